@@ -1,0 +1,214 @@
+/* err.c - code and reason tables, message formatting. See err.h. */
+#include "base/err.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct code_row {
+    const char *name;
+    int http;
+    int exit;
+};
+
+/* Index = wire number. HTTP column: Connect protocol, "Error codes". */
+static const struct code_row codes[] = {
+    [0] = { "ok", 200, 0 },
+    [1] = { "canceled", 499, 10 },
+    [2] = { "unknown", 500, 1 },
+    [3] = { "invalid_argument", 400, 2 },
+    [4] = { "deadline_exceeded", 504, 11 },
+    [5] = { "not_found", 404, 4 },
+    [6] = { "already_exists", 409, 5 },
+    [7] = { "permission_denied", 403, 6 },
+    [8] = { "resource_exhausted", 429, 7 },
+    [9] = { "failed_precondition", 400, 8 },
+    [10] = { "aborted", 409, 9 },
+    [11] = { "out_of_range", 400, 2 },
+    [12] = { "unimplemented", 501, 12 },
+    [13] = { "internal", 500, 1 },
+    [14] = { "unavailable", 503, 13 },
+    [15] = { "data_loss", 500, 14 },
+    [16] = { "unauthenticated", 401, 3 },
+};
+
+struct reason_row {
+    int code;
+    int http;
+};
+
+static const struct reason_row reasons[REASON_COUNT_] = {
+    [REASON_NONE] = { ABX_UNKNOWN, 0 },
+    [REASON_DISK_FULL] = { ABX_RESOURCE_EXHAUSTED, 507 },
+    [REASON_TOO_LARGE] = { ABX_RESOURCE_EXHAUSTED, 413 },
+    [REASON_RATE_LIMITED] = { ABX_RESOURCE_EXHAUSTED, 429 },
+    [REASON_SANDBOX_GONE] = { ABX_UNAVAILABLE, 502 },
+    [REASON_PORT_CLOSED] = { ABX_UNAVAILABLE, 502 },
+    [REASON_METHOD] = { ABX_UNIMPLEMENTED, 405 },
+    [REASON_CONFLICT] = { ABX_ABORTED, 409 },
+    [REASON_BUSY] = { ABX_UNAVAILABLE, 503 },
+    [REASON_UPSTREAM] = { ABX_UNAVAILABLE, 502 },
+    [REASON_NOT_ACCEPTABLE] = { ABX_INVALID_ARGUMENT, 406 },
+    [REASON_MEDIA_TYPE] = { ABX_INVALID_ARGUMENT, 415 },
+    [REASON_RANGE] = { ABX_OUT_OF_RANGE, 416 },
+};
+
+static const struct code_row *row_of(int code)
+{
+    if (code > ABX_CANCELED || code < ABX_UNAUTHENTICATED)
+        return code == 0 ? &codes[0] : &codes[2];
+    return &codes[-code - 1000];
+}
+
+static void err_vset(struct abx_err *err, int code, const char *fmt, va_list ap)
+{
+    if (!err)
+        return;
+    err->code = code;
+    err->reason = REASON_NONE;
+    err->sys = 0;
+    (void)vsnprintf(err->msg, sizeof err->msg, fmt, ap);
+}
+
+int err_set(struct abx_err *err, int code, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    err_vset(err, code, fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+int err_reason(struct abx_err *err, enum abx_reason reason, const char *fmt, ...)
+{
+    va_list ap;
+    int code = reasons[reason].code;
+
+    va_start(ap, fmt);
+    err_vset(err, code, fmt, ap);
+    va_end(ap);
+    if (err)
+        err->reason = reason;
+    return code;
+}
+
+int err_code_from_errno(int sys)
+{
+    switch (sys) {
+    case ENOENT:
+    case ESRCH:
+        return ABX_NOT_FOUND;
+    case EEXIST:
+        return ABX_ALREADY_EXISTS;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+        return ABX_PERMISSION_DENIED;
+    case EINVAL:
+    case ENOTDIR:
+    case EISDIR:
+    case ENAMETOOLONG:
+    case ELOOP:
+    case EXDEV:
+        return ABX_INVALID_ARGUMENT;
+    case ENOTEMPTY:
+    case EBUSY:
+    case EADDRINUSE:
+        return ABX_FAILED_PRECONDITION;
+    case ENOMEM:
+    case ENOSPC:
+    case EDQUOT:
+    case EMFILE:
+    case ENFILE:
+    case EAGAIN:
+    case EUSERS:
+        return ABX_RESOURCE_EXHAUSTED;
+    case ETIMEDOUT:
+        return ABX_DEADLINE_EXCEEDED;
+    case ECANCELED:
+        return ABX_CANCELED;
+    case ENOSYS:
+    case EOPNOTSUPP:
+        return ABX_UNIMPLEMENTED;
+    case ECONNREFUSED:
+    case ECONNRESET:
+    case EPIPE:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+        return ABX_UNAVAILABLE;
+    default:
+        return ABX_INTERNAL;
+    }
+}
+
+int err_sys(struct abx_err *err, int sys, const char *fmt, ...)
+{
+    va_list ap;
+    int code = err_code_from_errno(sys);
+    size_t n;
+
+    if (!err)
+        return code;
+    va_start(ap, fmt);
+    err_vset(err, code, fmt, ap);
+    va_end(ap);
+    err->sys = sys;
+    if (sys == ENOSPC || sys == EDQUOT)
+        err->reason = REASON_DISK_FULL;
+    n = strlen(err->msg);
+    (void)snprintf(err->msg + n, sizeof err->msg - n, ": %s", strerror(sys));
+    return code;
+}
+
+int err_oom(struct abx_err *err)
+{
+    return err_set(err, ABX_RESOURCE_EXHAUSTED, "out of memory");
+}
+
+int err_wrap(struct abx_err *err, int code, const char *fmt, ...)
+{
+    char old[ABX_ERR_MSG_MAX];
+    va_list ap;
+    size_t n;
+
+    if (!err)
+        return code;
+    memcpy(old, err->msg, sizeof old);
+    va_start(ap, fmt);
+    (void)vsnprintf(err->msg, sizeof err->msg, fmt, ap);
+    va_end(ap);
+    n = strlen(err->msg);
+    (void)snprintf(err->msg + n, sizeof err->msg - n, ": %s", old);
+    return code;
+}
+
+const char *err_code_name(int code)
+{
+    return row_of(code)->name;
+}
+
+int err_code_from_name(const char *name)
+{
+    for (size_t i = 1; i < ARRAY_SIZE(codes); i++)
+        if (strcmp(codes[i].name, name) == 0)
+            return -1000 - (int)i;
+    return ABX_UNKNOWN;
+}
+
+int err_code_http_status(int code)
+{
+    return row_of(code)->http;
+}
+
+int err_http_status(const struct abx_err *err)
+{
+    if (err->reason != REASON_NONE)
+        return reasons[err->reason].http;
+    return err_code_http_status(err->code);
+}
+
+int err_exit_status(const struct abx_err *err)
+{
+    return row_of(err->code)->exit;
+}

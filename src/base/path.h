@@ -1,0 +1,24 @@
+/* path.h - opening paths that a guest can influence, and removing trees.
+ *
+ * Everything here is dirfd-relative and uses openat2, so that no symlink, `..` or rename race
+ * leaves the given directory.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "base/macro.h"
+
+/* openat2 with RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS. fd, or -1 with errno. */
+int path_open_beneath(int dirfd, const char *path, int flags, mode_t mode);
+
+/* mkdir -p below `dirfd` for a relative path, mode 0755; existing folders are fine. */
+int path_mkdirs(int dirfd, const char *path, mode_t mode, struct abx_err *err);
+
+/* Removes `name` in `dirfd` with everything below it without following symlinks or crossing mounts,
+ * and without recursion deeper than its own stack of directory fds. Missing is fine. */
+int path_remove_tree(int dirfd, const char *name, struct abx_err *err);
+
+/* Joins into `to`; false when it does not fit into `size` bytes. */
+bool path_join(char *to, size_t size, const char *a, const char *b);

@@ -1,0 +1,380 @@
+/* str.c - see str.h. */
+#include "base/str.h"
+
+#include <stdio.h>
+#include <time.h>
+
+bool str_parse_u64(struct slice s, uint64_t max, uint64_t *ret)
+{
+    uint64_t v = 0;
+
+    if (s.n == 0 || s.n > 20)
+        return false;
+    for (size_t i = 0; i < s.n; i++) {
+        if (s.p[i] < '0' || s.p[i] > '9')
+            return false;
+        if (__builtin_mul_overflow(v, (uint64_t)10, &v) ||
+            __builtin_add_overflow(v, (uint64_t)(s.p[i] - '0'), &v))
+            return false;
+    }
+    if (v > max)
+        return false;
+    *ret = v;
+    return true;
+}
+
+bool str_parse_i64(struct slice s, int64_t min, int64_t max, int64_t *ret)
+{
+    bool is_negative = s.n > 0 && s.p[0] == '-';
+    uint64_t u;
+    int64_t v;
+
+    if (is_negative)
+        s = slice_of(s.p + 1, s.n - 1);
+    if (!str_parse_u64(s, is_negative ? (uint64_t)INT64_MAX + 1 : (uint64_t)INT64_MAX, &u))
+        return false;
+    v = is_negative ? (int64_t)(0 - u) : (int64_t)u;
+    if (v < min || v > max)
+        return false;
+    *ret = v;
+    return true;
+}
+
+/* Length of the well-formed sequence at p, 0 if there is none. */
+static size_t utf8_sequence(const uint8_t *p, size_t n)
+{
+    uint8_t c = p[0];
+    uint8_t low = 0x80, high = 0xbf;
+    size_t need;
+
+    if (c < 0x80)
+        return 1;
+    if (c >= 0xc2 && c <= 0xdf)
+        need = 2;
+    else if (c >= 0xe0 && c <= 0xef)
+        need = 3;
+    else if (c >= 0xf0 && c <= 0xf4)
+        need = 4;
+    else
+        return 0;
+    if (n < need)
+        return 0;
+    if (c == 0xe0)
+        low = 0xa0;
+    else if (c == 0xed)
+        high = 0x9f;
+    else if (c == 0xf0)
+        low = 0x90;
+    else if (c == 0xf4)
+        high = 0x8f;
+    if (p[1] < low || p[1] > high)
+        return 0;
+    for (size_t i = 2; i < need; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    return need;
+}
+
+bool utf8_is_valid(struct slice s)
+{
+    size_t i = 0;
+
+    while (i < s.n) {
+        size_t k = utf8_sequence(s.p + i, s.n - i);
+
+        if (k == 0)
+            return false;
+        i += k;
+    }
+    return true;
+}
+
+void hex_encode(const uint8_t *p, size_t n, char *to)
+{
+    static const char digits[] = "0123456789abcdef";
+
+    for (size_t i = 0; i < n; i++) {
+        to[2 * i] = digits[p[i] >> 4];
+        to[2 * i + 1] = digits[p[i] & 15];
+    }
+    to[2 * n] = '\0';
+}
+
+static int hex_value(uint8_t c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+bool hex_decode(struct slice s, uint8_t *to, size_t n)
+{
+    if (s.n / 2 != n || s.n % 2 != 0)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        int a = hex_value(s.p[2 * i]), b = hex_value(s.p[2 * i + 1]);
+
+        if (a < 0 || b < 0)
+            return false;
+        to[i] = (uint8_t)(a * 16 + b);
+    }
+    return true;
+}
+
+static const char alphabet_std[] =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+static const char alphabet_url[] =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+static enum buf_status encode64(struct buf *b, struct slice s, const char *alphabet, bool pad)
+{
+    size_t size = s.n / 3 * 4 + (s.n % 3 ? (pad ? 4 : s.n % 3 + 1) : 0);
+    enum buf_status st;
+    uint8_t *to = buf_reserve(b, size, &st);
+    size_t i = 0, o = 0;
+
+    if (!to)
+        return st;
+    for (; i + 3 <= s.n; i += 3) {
+        uint32_t v = (uint32_t)s.p[i] << 16 | (uint32_t)s.p[i + 1] << 8 | s.p[i + 2];
+
+        to[o++] = (uint8_t)alphabet[v >> 18];
+        to[o++] = (uint8_t)alphabet[v >> 12 & 63];
+        to[o++] = (uint8_t)alphabet[v >> 6 & 63];
+        to[o++] = (uint8_t)alphabet[v & 63];
+    }
+    if (s.n - i == 1) {
+        to[o++] = (uint8_t)alphabet[s.p[i] >> 2];
+        to[o++] = (uint8_t)alphabet[(s.p[i] & 3) << 4];
+    } else if (s.n - i == 2) {
+        to[o++] = (uint8_t)alphabet[s.p[i] >> 2];
+        to[o++] = (uint8_t)alphabet[(s.p[i] & 3) << 4 | s.p[i + 1] >> 4];
+        to[o++] = (uint8_t)alphabet[(s.p[i + 1] & 15) << 2];
+    }
+    while (o < size)
+        to[o++] = '=';
+    buf_commit(b, size);
+    return BUF_OK;
+}
+
+enum buf_status base64_encode(struct buf *b, struct slice s, bool pad)
+{
+    return encode64(b, s, alphabet_std, pad);
+}
+
+enum buf_status base64url_encode(struct buf *b, struct slice s)
+{
+    return encode64(b, s, alphabet_url, false);
+}
+
+/* Value + 1 of each base64 character of both alphabets, 0 = none. */
+static const uint8_t value64[256] = {
+    ['A'] = 1,  ['B'] = 2,  ['C'] = 3,  ['D'] = 4,  ['E'] = 5,  ['F'] = 6,  ['G'] = 7,
+    ['H'] = 8,  ['I'] = 9,  ['J'] = 10, ['K'] = 11, ['L'] = 12, ['M'] = 13, ['N'] = 14,
+    ['O'] = 15, ['P'] = 16, ['Q'] = 17, ['R'] = 18, ['S'] = 19, ['T'] = 20, ['U'] = 21,
+    ['V'] = 22, ['W'] = 23, ['X'] = 24, ['Y'] = 25, ['Z'] = 26, ['a'] = 27, ['b'] = 28,
+    ['c'] = 29, ['d'] = 30, ['e'] = 31, ['f'] = 32, ['g'] = 33, ['h'] = 34, ['i'] = 35,
+    ['j'] = 36, ['k'] = 37, ['l'] = 38, ['m'] = 39, ['n'] = 40, ['o'] = 41, ['p'] = 42,
+    ['q'] = 43, ['r'] = 44, ['s'] = 45, ['t'] = 46, ['u'] = 47, ['v'] = 48, ['w'] = 49,
+    ['x'] = 50, ['y'] = 51, ['z'] = 52, ['0'] = 53, ['1'] = 54, ['2'] = 55, ['3'] = 56,
+    ['4'] = 57, ['5'] = 58, ['6'] = 59, ['7'] = 60, ['8'] = 61, ['9'] = 62, ['+'] = 63,
+    ['-'] = 63, ['/'] = 64, ['_'] = 64,
+};
+
+bool base64_decode(struct buf *b, struct slice s)
+{
+    size_t n = s.n, o = 0, i = 0;
+    uint8_t *to;
+
+    if (n > 0 && n % 4 == 0 && s.p[n - 1] == '=')
+        n -= s.p[n - 2] == '=' ? 2 : 1;
+    if (n % 4 == 1)
+        return false;
+    to = buf_reserve(b, n / 4 * 3 + 2, NULL);
+    if (!to)
+        return false;
+    while (i < n) {
+        size_t k = MIN(n - i, (size_t)4);
+        uint32_t v = 0;
+        bool is_bad = false;
+
+        for (size_t j = 0; j < 4; j++) {
+            uint32_t x = j < k ? value64[s.p[i + j]] : 1;
+
+            is_bad |= x == 0;
+            v = v << 6 | (x - 1);
+        }
+        /* The bits that a short last group does not use must be zero. */
+        if (is_bad || (k == 2 && (v & 0xffff)) || (k == 3 && (v & 0xff)))
+            return false;
+        to[o++] = (uint8_t)(v >> 16);
+        if (k > 2)
+            to[o++] = (uint8_t)(v >> 8);
+        if (k > 3)
+            to[o++] = (uint8_t)v;
+        i += k;
+    }
+    buf_commit(b, o);
+    return true;
+}
+
+bool percent_decode(struct buf *b, struct slice s, bool plus)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        uint8_t c = s.p[i];
+
+        if (c == '%') {
+            if (s.n - i < 3 || !hex_decode(slice_of(s.p + i + 1, 2), &c, 1))
+                return false;
+            i += 2;
+        } else if (c == '+' && plus) {
+            c = ' ';
+        }
+        if (c == 0 || buf_append_byte(b, c) != BUF_OK)
+            return false;
+    }
+    return true;
+}
+
+enum buf_status percent_encode(struct buf *b, struct slice s)
+{
+    static const char digits[] = "0123456789ABCDEF";
+
+    for (size_t i = 0; i < s.n; i++) {
+        uint8_t c = s.p[i];
+        bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                        (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' || c == '~';
+        char esc[3] = { '%', digits[c >> 4], digits[c & 15] };
+        enum buf_status st = is_plain ? buf_append_byte(b, c) : buf_append(b, esc, 3);
+
+        if (st != BUF_OK)
+            return st;
+    }
+    return BUF_OK;
+}
+
+bool mem_equal_ct(const void *a, const void *b, size_t n)
+{
+    const volatile uint8_t *x = a, *y = b;
+    uint8_t d = 0;
+
+    for (size_t i = 0; i < n; i++)
+        d |= x[i] ^ y[i];
+    return d == 0;
+}
+
+void time_format_rfc3339(int64_t ms, char to[RFC3339_SIZE])
+{
+    time_t t = (time_t)(ms / 1000);
+    int frac = (int)(ms % 1000);
+    struct tm tm;
+
+    if (frac < 0) {
+        frac += 1000;
+        t--;
+    }
+    (void)gmtime_r(&t, &tm);
+    (void)snprintf(to, RFC3339_SIZE, "%04u-%02u-%02uT%02u:%02u:%02u.%03uZ",
+                   (unsigned)(tm.tm_year + 1900) % 10000, (unsigned)(tm.tm_mon + 1) % 100,
+                   (unsigned)tm.tm_mday % 100, (unsigned)tm.tm_hour % 100,
+                   (unsigned)tm.tm_min % 100, (unsigned)tm.tm_sec % 100, (unsigned)frac % 1000);
+}
+
+/* Reads exactly `n` digits at *i and moves it on. */
+static bool digits_at(struct slice s, size_t *i, size_t n, int *ret)
+{
+    uint64_t v;
+
+    if (s.n - *i < n || !str_parse_u64(slice_of(s.p + *i, n), 9999, &v))
+        return false;
+    *i += n;
+    *ret = (int)v;
+    return true;
+}
+
+static bool char_at(struct slice s, size_t *i, char c)
+{
+    if (*i >= s.n || s.p[*i] != (uint8_t)c)
+        return false;
+    ++*i;
+    return true;
+}
+
+static bool parse_fraction(struct slice s, size_t *i, int64_t *ret_ns)
+{
+    int64_t ns = 0, scale = NSEC_PER_SEC;
+    size_t start = *i;
+
+    while (*i < s.n && s.p[*i] >= '0' && s.p[*i] <= '9' && *i - start < 9) {
+        scale /= 10;
+        ns += (s.p[*i] - '0') * scale;
+        ++*i;
+    }
+    *ret_ns = ns;
+    return *i > start;
+}
+
+static bool parse_offset(struct slice s, size_t *i, int64_t *ret_s)
+{
+    int h, m, sign;
+
+    if (char_at(s, i, 'Z') || char_at(s, i, 'z')) {
+        *ret_s = 0;
+        return true;
+    }
+    sign = char_at(s, i, '-') ? -1 : char_at(s, i, '+') ? 1 : 0;
+    if (sign == 0 || !digits_at(s, i, 2, &h) || !char_at(s, i, ':') || !digits_at(s, i, 2, &m) ||
+        h > 23 || m > 59)
+        return false;
+    *ret_s = sign * (h * 3600 + m * 60);
+    return true;
+}
+
+bool time_parse_rfc3339(struct slice s, int64_t *ret_ns)
+{
+    struct tm tm = { 0 };
+    size_t i = 0;
+    int64_t ns = 0, offset_s, t;
+
+    if (!digits_at(s, &i, 4, &tm.tm_year) || !char_at(s, &i, '-') ||
+        !digits_at(s, &i, 2, &tm.tm_mon) || !char_at(s, &i, '-') ||
+        !digits_at(s, &i, 2, &tm.tm_mday))
+        return false;
+    if (!char_at(s, &i, 'T') && !char_at(s, &i, 't') && !char_at(s, &i, ' '))
+        return false;
+    if (!digits_at(s, &i, 2, &tm.tm_hour) || !char_at(s, &i, ':') ||
+        !digits_at(s, &i, 2, &tm.tm_min) || !char_at(s, &i, ':') ||
+        !digits_at(s, &i, 2, &tm.tm_sec))
+        return false;
+    if (char_at(s, &i, '.') && !parse_fraction(s, &i, &ns))
+        return false;
+    if (!parse_offset(s, &i, &offset_s) || i != s.n)
+        return false;
+    if (tm.tm_mon < 1 || tm.tm_mon > 12 || tm.tm_mday < 1 || tm.tm_mday > 31 || tm.tm_hour > 23 ||
+        tm.tm_min > 59 || tm.tm_sec > 60)
+        return false;
+    tm.tm_year -= 1900;
+    tm.tm_mon -= 1;
+    t = timegm(&tm) - offset_s;
+    return !__builtin_mul_overflow(t, NSEC_PER_SEC, &t) && !__builtin_add_overflow(t, ns, ret_ns);
+}
+
+int64_t time_mono_ns(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * NSEC_PER_SEC + t.tv_nsec;
+}
+
+int64_t time_wall_ms(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / NSEC_PER_MSEC;
+}
