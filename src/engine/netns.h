@@ -1,0 +1,23 @@
+/* netns.h - network namespaces: made before the sandbox, owned by the host's user namespace.
+ *
+ * A fresh one has `lo` up with 127.0.0.1, ::1 and 169.254.0.21/32, a `local default` route with
+ * that source address, ip_unprivileged_port_start=0 and ping_group_range set; nothing leads out.
+ */
+#pragma once
+
+#include "base/err.h"
+
+/* Makes one; the calling thread is back in its own namespace afterwards (aborts if the way back
+ * fails). fd owned by the caller. */
+int netns_create(int *ret_fd, struct abx_err *err);
+
+/* socket(2) inside the namespace `netns_fd`, non-blocking and cloexec; the way back as above. */
+int netns_socket(int netns_fd, int domain, int type, int protocol, int *ret_fd,
+                 struct abx_err *err);
+
+/* A listening TCP socket on [::]:port (dual stack; 0.0.0.0 when the host has no IPv6) inside. */
+int netns_listen_tcp(int netns_fd, uint16_t port, int backlog, int *ret_fd, struct abx_err *err);
+/* A listening abstract SEQPACKET socket `name` inside: the guest's control channel. */
+int netns_listen_control(int netns_fd, const char *name, int *ret_fd, struct abx_err *err);
+/* Connects to it from outside (never blocks: EAGAIN is UNAVAILABLE). */
+int netns_connect_control(int netns_fd, const char *name, int *ret_fd, struct abx_err *err);

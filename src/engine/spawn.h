@@ -1,0 +1,69 @@
+/* spawn.h - from a specification to a running sandbox: mounts, namespaces, privileges, exec.
+ *
+ * A struct spawner lives in a worker process with a pruned private mount namespace. It holds what
+ * all sandboxes share: the compiled seccomp filter, the /dev template, the masked-proc sources, the
+ * mount path that this kernel takes (layers by fd, or by string path). spawn_sandbox blocks for
+ * about a millisecond and must only be called from that process.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/err.h"
+
+struct spawner;
+
+enum mount_path { MOUNT_AUTO, MOUNT_BY_FD, MOUNT_BY_STRING };
+
+struct spawner_opts {
+    enum mount_path mount_path; /* AUTO probes */
+};
+
+#define SPAWN_LAYERS_MAX 16
+#define SPAWN_FDS_MAX 8
+
+struct spawn_spec {
+    const char *id;
+    const char *hostname;
+    const char *boot_id;       /* 36 characters; what the sandbox sees as its boot_id */
+    const char *const *layers; /* absolute host paths, topmost first */
+    size_t n_layers;
+    const char *upper; /* absolute: folder that holds u/ and w/ */
+    uid_t uid_base;
+    int userns_fd; /* of userns_open(uid_base) */
+    int netns_fd;
+    int cgroup_fd; /* v2 group for CLONE_INTO_CGROUP, or -EBADF */
+    /* Called in the parent between clone3 and `go` (v1 attach, record on tmpfs); may be NULL. A
+     * failure kills the child. */
+    int (*before_go)(void *user, pid_t pid, int pidfd, struct abx_err *err);
+    void *user;
+    int guest_fd;        /* executable of the guest, opened on the host */
+    const int *pass_fds; /* become 3, 4, ... in the guest */
+    size_t n_pass_fds;
+    const char *const *argv; /* NULL-terminated */
+    const char *const *envp; /* NULL-terminated */
+};
+
+struct spawn_stage {
+    const char *name; /* static */
+    uint32_t us;
+};
+#define SPAWN_STAGES_MAX 12
+
+struct spawn_result {
+    pid_t pid;
+    int pidfd; /* owned by the caller */
+    struct spawn_stage stages[SPAWN_STAGES_MAX];
+    size_t n_stages;
+};
+
+/* Unshares the mount namespace of this process, prunes it and prepares the shared parts. */
+int spawner_new(const struct spawner_opts *opts, struct spawner **ret, struct abx_err *err);
+void spawner_free(struct spawner *s);
+DEFINE_CLEANUP(struct spawner *, spawner_free)
+enum mount_path spawner_mount_path(const struct spawner *s);
+
+/* Starts one sandbox; returns after its exec succeeded. On failure nothing of it is left running
+ * and the error names the step of the child that failed. */
+int spawn_sandbox(struct spawner *s, const struct spawn_spec *spec, struct spawn_result *ret,
+                  struct abx_err *err);
