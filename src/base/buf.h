@@ -55,10 +55,7 @@ struct buf {
     size_t limit; /* most live bytes ever held */
 };
 
-#define BUF_INIT(limit_bytes)                                                                      \
-    {                                                                                              \
-        .limit = (limit_bytes)                                                                     \
-    }
+#define BUF_INIT(limit_bytes) { .limit = (limit_bytes) }
 
 void buf_init(struct buf *b, size_t limit_bytes);
 void buf_done(struct buf *b);

@@ -141,7 +141,8 @@ int file_replace(int dirfd, const char *path, const void *p, size_t n, mode_t mo
     if (snprintf(tmp, sizeof tmp, "%s.%s.tmp", path, hex) >= (int)sizeof tmp)
         return err_set(err, ABX_INVALID_ARGUMENT, "path '%.64s...' is too long", path);
     {
-        _cleanup_(closep) int fd = openat(dirfd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        _cleanup_(closep) int fd =
+            openat(dirfd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 
         if (fd < 0)
             return err_sys(err, errno, "create '%s'", tmp);

@@ -78,9 +78,7 @@ void log_event(enum log_level level, const char *msg, ...)
     if (!log_is_on(level))
         return;
     time_format_rfc3339(time_wall_ms(), time);
-    (void)buf_printf(&b,
-                     is_json ? "{\"time\":\"%s\",\"level\":\"%s\",\"role\":\"%s\""
-                             : "%s %s %s",
+    (void)buf_printf(&b, is_json ? "{\"time\":\"%s\",\"level\":\"%s\",\"role\":\"%s\"" : "%s %s %s",
                      time, level_names[level], role_name);
     put_pair(&b, "msg", msg);
     va_start(ap, msg);
