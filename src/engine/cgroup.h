@@ -32,18 +32,23 @@ enum cgroup_mode cgroup_tree_mode(const struct cgroup_tree *t);
 /* Moves `pid` (a host role) into `host`, so that it is never inside a sandbox's limits. */
 int cgroup_tree_adopt_host(struct cgroup_tree *t, pid_t pid, struct abx_err *err);
 
-/* Makes the groups of sandbox `id` with limits. ALREADY_EXISTS when they exist. The v2 `guest`
- * subtree is chowned to `uid_base` (delegation) so that the guest can make groups for commands. */
+/* Makes the groups of sandbox `id` with limits. ALREADY_EXISTS when they exist. The v2 subtree is
+ * delegated to `uid_base` (its cgroup.procs, cgroup.subtree_control, cgroup.threads and folders)
+ * so that the guest can make a group for each command below `user`; the limits stay the host's. */
 int cgroup_create(struct cgroup_tree *t, const char *id, const struct cgroup_limits *limits,
                   uid_t uid_base, struct abx_err *err);
 int cgroup_set_limits(struct cgroup_tree *t, const char *id, const struct cgroup_limits *limits,
                       struct abx_err *err);
 
-/* O_PATH fd of the v2 `guest` group for CLONE_INTO_CGROUP, -EBADF when there is no v2 tree.
- * Owned by the caller. */
-int cgroup_open_v2(struct cgroup_tree *t, const char *id, struct abx_err *err);
-/* Puts `pid` into the v1 groups (and the v2 one when CLONE_INTO_CGROUP was not used). */
-int cgroup_attach(struct cgroup_tree *t, const char *id, pid_t pid, bool with_v2,
+enum cgroup_part { CGROUP_ROOT, CGROUP_GUEST, CGROUP_USER };
+
+/* Directory fd of one v2 group of the sandbox (for CLONE_INTO_CGROUP, or to mount), *ret_fd = -EBADF
+ * without error when there is no v2 tree. Owned by the caller. */
+int cgroup_open_v2(struct cgroup_tree *t, const char *id, enum cgroup_part part, int *ret_fd,
+                   struct abx_err *err);
+/* Puts PID 1 into `user` and the daemon into `guest` of the v1 hierarchies in use (memory has one
+ * group for both). Both were already cloned into their v2 groups when there is a v2 tree. */
+int cgroup_attach(struct cgroup_tree *t, const char *id, pid_t init_pid, pid_t daemon_pid,
                   struct abx_err *err);
 
 /* Freezes or thaws everything in it; returns when done or after timeout_ms with

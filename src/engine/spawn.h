@@ -20,7 +20,6 @@ struct spawner_opts {
 };
 
 #define SPAWN_LAYERS_MAX 16
-#define SPAWN_FDS_MAX 8
 
 struct spawn_spec {
     const char *id;
@@ -32,16 +31,17 @@ struct spawn_spec {
     uid_t uid_base;
     int userns_fd; /* of userns_open(uid_base) */
     int netns_fd;
-    int cgroup_fd; /* v2 group for CLONE_INTO_CGROUP, or -EBADF */
-    /* Called in the parent between clone3 and `go` (v1 attach, record on tmpfs); may be NULL. A
-     * failure kills the child. */
-    int (*before_go)(void *user, pid_t pid, int pidfd, struct abx_err *err);
+    int cgroup_fd;       /* v2 group `user` for CLONE_INTO_CGROUP of PID 1, or -EBADF */
+    int cgroup_guest_fd; /* v2 group `guest` for the daemon, or -EBADF */
+    int cgroup_root_fd;  /* v2 group of the sandbox, mounted as /sys/fs/cgroup, or -EBADF */
+    /* Called in the parent after clone3, before the children may go on (v1 attach, record on
+     * tmpfs); pids as the host sees them. May be NULL. A failure kills the sandbox. */
+    int (*before_go)(void *user, pid_t init_pid, pid_t daemon_pid, int init_pidfd,
+                     struct abx_err *err);
     void *user;
-    int guest_fd;        /* executable of the guest, opened on the host */
-    const int *pass_fds; /* become 3, 4, ... in the guest */
-    size_t n_pass_fds;
-    const char *const *argv; /* NULL-terminated */
-    const char *const *envp; /* NULL-terminated */
+    int guest_fd;   /* the guest image, opened on the host */
+    int envd_fd;    /* becomes GUEST_FD_ENVD (guest_abi.h) */
+    int control_fd; /* becomes GUEST_FD_CONTROL */
 };
 
 struct spawn_stage {
