@@ -96,6 +96,10 @@ step() {
     shift 2
     log=$LOGS/$name.log
     mkdir -p "$LOGS"
+    if [ "$(type -t "$1")" = function ]; then
+        # timeout starts programs only: give a shell of its own to the function.
+        set -- bash -c "ROOT='$ROOT' LOGS='$LOGS'; $(declare -f say die first_of meson_setup "$1" | grep -v '^$'); \"\$@\"" "$1" "$@"
+    fi
     timeout --kill-after=20 "$limit" "$@" >"$log" 2>&1 </dev/null || rc=$?
     if [ $rc = 0 ]; then
         say "ok      $name ($((SECONDS - began)) s)"

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Checks what the compiler and clang-format do not: banned functions, exit() outside main, file length.
+
+usage: check_style.py ROOT          prints `file:line: what` for each violation, exits 1 if there is one
+       check_style.py --self-test   checks the check against known good and bad lines
+"""
+
+import re
+import sys
+from pathlib import Path
+
+BANNED = (
+    "strcpy strcat sprintf vsprintf gets strtok alloca atoi atol atoll strtol strtoll strtoul strtoull strtod scanf "
+    "sscanf fscanf vsscanf system popen signal usleep"
+).split()
+CALL = re.compile(r"(?<![\w.>])(%s)\s*\(" % "|".join(BANNED))
+PRODUCT = re.compile(r"\bmalloc\s*\([^()]*(?:\([^()]*\))?[^()]*\*[^()]*")
+EXIT = re.compile(r"(?<![\w.>])exit\s*\(")
+MAX_LINES = 800
+
+# Comments, strings and character constants; replaced by blanks so that lines keep their numbers.
+NOT_CODE = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.S)
+
+
+def blank(match):
+    return re.sub(r"[^\n]", " ", match[0])
+
+
+def check_text(name, text):
+    """Violations in one file as (line, what)."""
+    found = []
+    code = NOT_CODE.sub(blank, text)
+    lines = code.split("\n")
+    is_main = name == "main.c" or name.endswith("_main.c")
+    for number, line in enumerate(lines, 1):
+        for match in CALL.finditer(line):
+            found.append((number, f"{match[1]}() is banned"))
+        if PRODUCT.search(line):
+            found.append((number, "malloc of a product: use calloc or reallocarray"))
+        if not is_main and EXIT.search(line):
+            found.append((number, "exit() outside main"))
+    if len(lines) > MAX_LINES:
+        found.append((MAX_LINES, f"{len(lines)} lines, at most {MAX_LINES}"))
+    return found
+
+
+def self_test():
+    bad = [
+        "    strcpy(a, b);",
+        "    n = atoi (s);",
+        "    p = malloc(n * size);",
+        "    p = malloc(n * sizeof(*p));",
+        "    exit(1);",
+        "    if (x) system(cmd);",
+        '    a = "x"; sprintf(b, "y");',
+    ]
+    good = [
+        "    /* strcpy(a, b) is banned */",
+        '    puts("system(x)");',
+        "    obj->signal(obj, 9);",
+        "    my_strcpy(a, b);",
+        "    p = malloc(sizeof(*p));",
+        "    _exit(1);",
+        "    kill_signal(pid);",
+        "    c = '\"'; /* \" */ d = strlen(e);",
+    ]
+    failed = [line for line in bad if not check_text("a.c", line)]
+    failed += [line for line in good if check_text("a.c", line)]
+    failed += [] if check_text("a.c", "\n" * MAX_LINES) else ["a file of 801 lines"]
+    failed += ["exit in main.c"] if check_text("main.c", "    exit(1);") else []
+    for line in failed:
+        print(f"judged wrongly: {line}")
+    return 1 if failed else 0
+
+
+def main():
+    if sys.argv[1:] == ["--self-test"]:
+        return self_test()
+    if len(sys.argv) != 2:
+        print(__doc__.strip(), file=sys.stderr)
+        return 2
+    root, bad, count = Path(sys.argv[1]), 0, 0
+    for folder in ("src", "include", "python"):
+        for file in sorted((root / folder).rglob("*.[ch]")):
+            count += 1
+            for number, what in check_text(file.name, file.read_text(encoding="utf-8")):
+                print(f"{file.relative_to(root)}:{number}: {what}")
+                bad += 1
+    if count == 0:
+        print(f"{root}: no source file found", file=sys.stderr)
+        return 1
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
