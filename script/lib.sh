@@ -5,6 +5,11 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 LOGS=$ROOT/build/logs
 START=$SECONDS
 
+# Only what apt installs is used; a step that is to see the caller's PATH says so.
+BARE_PATH=/usr/sbin:/usr/bin:/sbin:/bin
+CALLER_PATH=$PATH
+PATH=$BARE_PATH
+
 say() {
     printf '[%4ds] %s\n' $((SECONDS - START)) "$*"
 }
@@ -97,8 +102,8 @@ step() {
     log=$LOGS/$name.log
     mkdir -p "$LOGS"
     if [ "$(type -t "$1")" = function ]; then
-        # timeout starts programs only: give a shell of its own to the function.
-        set -- bash -c "ROOT='$ROOT' LOGS='$LOGS'; $(declare -f say die first_of meson_setup "$1" | grep -v '^$'); \"\$@\"" "$1" "$@"
+        # timeout starts programs only: a shell with this shell's functions runs it.
+        set -- bash -c "set -uo pipefail; ROOT='$ROOT' LOGS='$LOGS'; $(declare -f); \"\$@\"" "$1" "$@"
     fi
     timeout --kill-after=20 "$limit" "$@" >"$log" 2>&1 </dev/null || rc=$?
     if [ $rc = 0 ]; then

@@ -60,7 +60,7 @@ static const struct code_row *row_of(int code)
     return &codes[-code - 1000];
 }
 
-static void err_vset(struct abx_err *err, int code, const char *fmt, va_list ap)
+_printf_(3, 0) static void err_vset(struct abx_err *err, int code, const char *fmt, va_list ap)
 {
     if (!err)
         return;
