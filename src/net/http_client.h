@@ -1,0 +1,57 @@
+/* http_client.h - client side of HTTP/1.1 over a socket that the caller made (gateway to guest,
+ * gateway to control, CLI to control).
+ *
+ * One connection carries one request at a time; after a complete exchange that keeps alive it is
+ * idle again and may carry the next. Connecting (with a deadline) is part of it, so that a
+ * non-blocking, unconnected socket from the engine can be given. Same pull rules as http_server.h.
+ */
+#pragma once
+
+#include <sys/socket.h>
+#include <uv.h>
+
+#include "base/err.h"
+#include "wire/http1.h"
+
+struct http_conn;
+
+struct http_conn_events {
+    /* Response head (also 1xx except 100 and 101-upgrades; final ones once). */
+    void (*on_head)(void *user, struct http_conn *c, const struct http1_head *head);
+    void (*on_body)(void *user, struct http_conn *c, struct slice data, bool is_end);
+    void (*on_writable)(void *user, struct http_conn *c);
+    /* Exchange over: err->code 0 and reusable (idle) or not; else what failed. is_safe_to_retry: no
+     * byte of the request can have reached the server (connect failed, or an idle connection was
+     * already closed by the peer before anything came back and nothing but a resendable head was
+     * sent). Free or reuse the connection here. */
+    void (*on_done)(void *user, struct http_conn *c, const struct abx_err *err, bool is_reusable,
+                    bool is_safe_to_retry);
+};
+
+struct http_conn_opts {
+    uv_loop_t *loop;
+    int fd;                         /* owned from here on */
+    const struct sockaddr *address; /* NULL: already connected */
+    socklen_t address_len;
+    uint32_t connect_timeout_ms; /* 0 = 5 s */
+    uint32_t head_timeout_ms;    /* 0 = none: from request sent to response head */
+};
+
+int http_conn_new(const struct http_conn_opts *opts, struct http_conn **ret, struct abx_err *err);
+/* Breaks it at once; no callback follows. */
+void http_conn_free(struct http_conn *c);
+DEFINE_CLEANUP(struct http_conn *, http_conn_free)
+bool http_conn_is_idle(const struct http_conn *c);
+
+/* Starts a request on a new or idle connection. `length`: body bytes, HTTP_LENGTH_UNKNOWN =
+ * chunked. Fields are copied; Content-Length, Transfer-Encoding and Connection are added here. */
+int http_conn_request(struct http_conn *c, struct slice method, struct slice target,
+                      const struct http1_field *fields, size_t n_fields, uint64_t length,
+                      const struct http_conn_events *events, void *user, struct abx_err *err);
+size_t http_conn_write(struct http_conn *c, struct slice s);
+size_t http_conn_room(const struct http_conn *c);
+void http_conn_end(struct http_conn *c);
+void http_conn_read(struct http_conn *c, bool on);
+/* While idle: called once when the peer closes it (may be NULL). */
+void http_conn_set_idle_close(struct http_conn *c, void (*fn)(void *user, struct http_conn *c),
+                              void *user);

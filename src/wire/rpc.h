@@ -1,0 +1,39 @@
+/* rpc.h - protobuf-c messages from and to protobuf bytes and proto3 JSON, bounded (wire/rpc).
+ *
+ * Decoders refuse depth over 64, strings that are not UTF-8 or hold NUL, and cap memory at
+ * 4 x input + 64 KiB. JSON: lowerCamelCase and snake_case names, unknown fields ignored, duplicate
+ * keys and lone surrogates refused, 64-bit numbers as strings or numbers, bytes as base64 (both
+ * alphabets), enums as names or numbers, google.protobuf.Timestamp as RFC 3339, null = absent.
+ * Encoding omits defaults as proto3 JSON does; fields of a oneof (and proto3 `optional`, which is a
+ * one-member oneof here) are written when set.
+ */
+#pragma once
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "base/buf.h"
+
+#define RPC_DEPTH_MAX 64
+
+struct rpc_error {
+    size_t offset;  /* into the input */
+    char text[160]; /* what is wrong, with the field's name */
+};
+
+enum rpc_status { RPC_OK = 0, RPC_INVALID, RPC_OOM };
+
+/* `ret` is owned: rpc_message_free. `e` may be NULL. */
+enum rpc_status rpc_json_decode(const ProtobufCMessageDescriptor *type, struct slice json,
+                                ProtobufCMessage **ret, struct rpc_error *e);
+enum rpc_status rpc_proto_decode(const ProtobufCMessageDescriptor *type, struct slice bytes,
+                                 ProtobufCMessage **ret, struct rpc_error *e);
+void rpc_message_free(ProtobufCMessage *m);
+
+enum buf_status rpc_json_encode(const ProtobufCMessage *m, struct buf *b);
+enum buf_status rpc_proto_encode(const ProtobufCMessage *m, struct buf *b);
+
+/* Appends a JSON string with quotes; bytes that are not UTF-8 become U+FFFD. */
+enum buf_status json_string_put(struct buf *b, struct slice s);
+/* One whole JSON text with depth <= `depth_max`, at most `values_max` values, no duplicate keys
+ * checked here: the gate in front of jansson. */
+bool json_scan(struct slice s, unsigned depth_max, size_t values_max, struct rpc_error *e);
