@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/param.h> /* before ours: uv.h brings its MIN and MAX */
 
 #define _cleanup_(f) __attribute__((__cleanup__(f)))
 #define _printf_(fmt, args) __attribute__((__format__(__printf__, fmt, args)))
@@ -41,6 +42,8 @@
     }
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#undef MIN
+#undef MAX
 #define MIN(a, b)                                                                                  \
     ({                                                                                             \
         __typeof__(a) min_a_ = (a);                                                                \
