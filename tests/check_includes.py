@@ -33,6 +33,8 @@ TABLE["control"] |= {"store"}
 
 # Single files that may include more than their folder.
 FILES = {
+    # Speaks schema/ipc.proto; a library of its own beside the rest of net.
+    re.compile(r"net/ipc[a-z_]*\.[ch]"): {"schema"},
     re.compile(r"cli/(supervisor|mcp_http)[a-z_]*\.[ch]"): {"net", "wire", "schema", "e2b"},
     # Talks to a running service over its admin socket.
     re.compile(r"cli/admin[a-z_]*\.[ch]"): {"wire", "schema"},
