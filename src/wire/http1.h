@@ -5,8 +5,13 @@
  * Transfer-Encoding, differing or malformed Content-Length, any Transfer-Encoding but `chunked` once
  * and last, LF or control bytes in a chunk extension, no or more than one Host in a 1.1 request,
  * HTTP versions other than 1.0 and 1.1, targets with bytes outside 0x21..0x7e. Transfer-Encoding in
- * a 1.0 message is refused too. Limits: HTTP1_HEAD_MAX bytes of head (431), HTTP1_FIELDS_MAX fields
- * (431), HTTP1_TARGET_MAX bytes of target (414).
+ * a 1.0 message is refused too, and so are: a second Content-Length or Transfer-Encoding of the same
+ * value, '#' in a target, user info in an authority, a Host that differs from the authority of an
+ * absolute-form target, Transfer-Encoding in a 1xx or 204 response. Accepted although a strict reader
+ * may frown: one empty line before a request (RFC 9112 2.2 asks for it) and a status line that ends
+ * behind the status. Trailers are checked like fields, then dropped.
+ * Limits: HTTP1_HEAD_MAX bytes of head (431), HTTP1_FIELDS_MAX fields (431), HTTP1_TARGET_MAX bytes of
+ * target (414).
  */
 #pragma once
 
@@ -71,7 +76,8 @@ enum http1_error {
     HTTP1_ERR_FRAMING,      /* 400: lengths and codings */
     HTTP1_ERR_HOST,         /* 400: Host missing, twice or malformed */
     HTTP1_ERR_CHUNK,        /* 400 */
-    HTTP1_ERR_OOM,
+    HTTP1_ERR_OOM,          /* 503 */
+    HTTP1_ERR_EOF,          /* 400: the peer closed inside a message */
 };
 
 enum http1_kind { HTTP1_REQUEST, HTTP1_RESPONSE };
@@ -94,14 +100,19 @@ int http1_error_status(enum http1_error e);
 const char *http1_error_text(enum http1_error e);
 /* For responses: the request was HEAD (no body whatever the fields say) or CONNECT. Before feeding. */
 void http1_parser_expect_no_body(struct http1_parser *p);
-/* EOF from the peer: END for HTTP1_BODY_UNTIL_CLOSE, NEED_MORE between messages, else ERROR. */
+/* The raw bytes behind the current message are another protocol's (101 sent or received, CONNECT
+ * answered). From HEAD on, at the latest before bytes behind END are fed. Final. */
+void http1_parser_upgrade(struct http1_parser *p);
+/* EOF from the peer: END for HTTP1_BODY_UNTIL_CLOSE, NEED_MORE between messages or after an upgrade, else
+ * ERROR. Feed everything that came before it first. */
 enum http1_event http1_parser_eof(struct http1_parser *p);
 /* No message has begun (idle keep-alive connection). */
 bool http1_parser_is_idle(const struct http1_parser *p);
 /* Frees memory that an idle connection does not need. */
 void http1_parser_shrink(struct http1_parser *p);
 
-/* Encoding. Names must be tokens and values free of CR, LF and NUL: checked, BUF_LIMIT else. */
+/* Encoding. Names must be tokens, values and targets as the parser wants them (no control bytes):
+ * checked, BUF_LIMIT else. Nothing is written unless all of it is. */
 enum buf_status http1_request_line(struct buf *b, struct slice method, struct slice target);
 enum buf_status http1_status_line(struct buf *b, int status);
 enum buf_status http1_field_put(struct buf *b, struct slice name, struct slice value);
@@ -113,5 +124,10 @@ size_t http1_chunk_begin(char to[19], size_t n);
 /* Reason phrase of a status ("Not Found"), "Unknown" when there is none. */
 const char *http1_reason(int status);
 /* Must a proxy drop this field (Connection, Keep-Alive, Transfer-Encoding, TE, Trailer, Upgrade,
- * Proxy-*, and what `connection` (value of Connection, may be empty) lists)? */
+ * Proxy-*, and what `connection` (value of Connection, may be empty) lists)? Host and Content-Length
+ * stay even when listed. */
 bool http1_is_hop_by_hop(struct slice name, struct slice connection);
+/* The same against all Connection fields of `head`: a sender may split the list. */
+bool http1_head_is_hop_by_hop(const struct http1_head *head, struct slice name);
+/* Does the comma-separated list hold the token (case-insensitive)? */
+bool http1_list_has(struct slice list, struct slice token);
