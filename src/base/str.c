@@ -40,13 +40,16 @@ bool str_parse_i64(struct slice s, int64_t min, int64_t max, int64_t *ret)
     return true;
 }
 
-/* Length of the well-formed sequence at p, 0 if there is none. */
-static size_t utf8_sequence(const uint8_t *p, size_t n)
+size_t utf8_length(struct slice s)
 {
-    uint8_t c = p[0];
+    const uint8_t *p = s.p;
     uint8_t low = 0x80, high = 0xbf;
     size_t need;
+    uint8_t c;
 
+    if (s.n == 0)
+        return 0;
+    c = p[0];
     if (c < 0x80)
         return 1;
     if (c >= 0xc2 && c <= 0xdf)
@@ -57,7 +60,7 @@ static size_t utf8_sequence(const uint8_t *p, size_t n)
         need = 4;
     else
         return 0;
-    if (n < need)
+    if (s.n < need)
         return 0;
     if (c == 0xe0)
         low = 0xa0;
@@ -80,7 +83,7 @@ bool utf8_is_valid(struct slice s)
     size_t i = 0;
 
     while (i < s.n) {
-        size_t k = utf8_sequence(s.p + i, s.n - i);
+        size_t k = utf8_length(slice_of(s.p + i, s.n - i));
 
         if (k == 0)
             return false;

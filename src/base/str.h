@@ -15,6 +15,8 @@ bool str_parse_i64(struct slice s, int64_t min, int64_t max, int64_t *ret);
 
 /* Well-formed UTF-8 by RFC 3629 (no surrogates, no overlong forms, up to U+10FFFF)? */
 bool utf8_is_valid(struct slice s);
+/* Bytes of the well-formed sequence at the start of `s`, 0 if there is none. */
+size_t utf8_length(struct slice s);
 
 /* Lower-case hex of `n` bytes into `to`, which has room for 2n + 1 bytes. */
 void hex_encode(const uint8_t *p, size_t n, char *to);

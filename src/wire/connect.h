@@ -23,7 +23,8 @@ struct connect_decoder {
 };
 void connect_decoder_init(struct connect_decoder *d);
 void connect_decoder_done(struct connect_decoder *d);
-/* Takes from *in; on CONNECT_MESSAGE, *ret_message is borrowed until the next call. */
+/* Takes from *in; on CONNECT_MESSAGE, *ret_message is borrowed until the next call. Call again until
+ * NEED_MORE. TOO_LARGE (also out of memory) and BAD_FLAGS (compressed or unknown) are final. */
 enum connect_event connect_decoder_next(struct connect_decoder *d, struct slice *in,
                                         uint8_t *ret_flags, struct slice *ret_message);
 /* True when EOF would cut a message. */
@@ -31,7 +32,8 @@ bool connect_decoder_is_partial(const struct connect_decoder *d);
 
 void connect_prefix_encode(uint8_t to[CONNECT_PREFIX_SIZE], uint8_t flags, uint32_t n);
 /* Reserves a prefix in `b`, returns its offset for connect_envelope_end, which fills in the length
- * of what was appended since. False when over the limit. */
+ * of what was appended since. False when over the limit; `b` is then as before begin. The buffer may
+ * not be consumed in between. */
 bool connect_envelope_begin(struct buf *b, uint8_t flags, size_t *ret_mark);
 bool connect_envelope_end(struct buf *b, size_t mark);
 

@@ -12,13 +12,9 @@
 #include <protobuf-c/protobuf-c.h>
 
 #include "base/buf.h"
+#include "wire/json.h" /* struct rpc_error, json_string_put, json_scan */
 
 #define RPC_DEPTH_MAX 64
-
-struct rpc_error {
-    size_t offset;  /* into the input */
-    char text[160]; /* what is wrong, with the field's name */
-};
 
 enum rpc_status { RPC_OK = 0, RPC_INVALID, RPC_OOM };
 
@@ -31,9 +27,3 @@ void rpc_message_free(ProtobufCMessage *m);
 
 enum buf_status rpc_json_encode(const ProtobufCMessage *m, struct buf *b);
 enum buf_status rpc_proto_encode(const ProtobufCMessage *m, struct buf *b);
-
-/* Appends a JSON string with quotes; bytes that are not UTF-8 become U+FFFD. */
-enum buf_status json_string_put(struct buf *b, struct slice s);
-/* One whole JSON text with depth <= `depth_max`, at most `values_max` values, no duplicate keys
- * checked here: the gate in front of jansson. */
-bool json_scan(struct slice s, unsigned depth_max, size_t values_max, struct rpc_error *e);
