@@ -38,6 +38,11 @@ struct http_server_opts {
     uint32_t idle_timeout_ms;   /* 0 = 620 s between requests */
     uint32_t body_timeout_ms;   /* 0 = 60 s without a byte while the handler is reading */
     uint32_t write_timeout_ms;  /* 0 = 60 s without progress while output waits */
+    /* 0 = 500 ms: how long a response may go on after the client closed its side of a connection
+     * whose request is complete. A client that closed for good and one that only shut down its
+     * write side look the same until a write fails: short answers reach the second kind, streams
+     * are canceled for the first kind without waiting for a write. */
+    uint32_t fin_grace_ms;
     /* Head complete. Set events with http_exchange_begin, or answer at once. */
     void (*on_request)(void *user, struct http_exchange *ex);
     void *user;
