@@ -6,6 +6,7 @@ root=$1
 work=$2
 here=$(cd "$(dirname "$0")" && pwd)
 
+echo "I: Node.js and npm"
 /usr/bin/python3 -m venv "$work/venv"
 "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
     --no-compile --require-hashes --only-binary=:all: --target "$work/node" -r "$here/node.txt"

@@ -1,10 +1,12 @@
 #!/bin/sh
-# Runs on the host after all packages are in: setup.sh ROOTFS.
+# Runs on the host after all packages are in: setup.sh ROOTFS WORK.
 # Makes what a package does not: the user, the writable folders, the shell's start files, the locale.
 set -eu
 root=$1
+work=$2
 here=$(cd "$(dirname "$0")" && pwd)
 
+echo "I: user, shell and locale"
 install -m 644 "$here/profile" "$root/etc/profile"
 install -m 644 "$here/skel.profile" "$root/etc/skel/.profile"
 install -m 644 "$here/skel.profile" "$root/root/.profile"
@@ -30,5 +32,11 @@ chmod 777 "$root/code"
 printf '127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n' >"$root/etc/hosts"
 printf 'sandbox\n' >"$root/etc/hostname"
 : >"$root/etc/machine-id"
+# The machine's archives as sources.sh left them, with the key that the template itself has.
+keyring=$(cd "$root" && ls usr/share/keyrings/*-archive-keyring.gpg usr/share/keyrings/*-archive-keyring.pgp \
+    2>/dev/null | head -n 1)
+rm -f "$root"/etc/apt/sources.list.d/*
+sed "s|^deb |deb [signed-by=/$keyring] |" "$work/template.list" >"$root/etc/apt/sources.list"
+
 rm -f "$root/etc/resolv.conf"
 : >"$root/etc/resolv.conf"
