@@ -1,0 +1,48 @@
+/* queue.h - the writer thread and its queue. Internal to store/.
+ *
+ * A write (struct op) is made and completed on the loop's thread and run on the writer's. Its
+ * strings are copied into the op. Two connections: one syncs at checkpoints only, one at every
+ * commit (op->is_durable). A third thread moves the log into the database when it has grown, so
+ * that its syncs delay no commit.
+ */
+#pragma once
+
+#include "store/db.h"
+#include "store/store.h"
+
+struct op_chunk;
+
+struct op {
+    struct op *next;
+    struct op_chunk *chunks;
+    /* On the writer's thread, inside a transaction. */
+    int (*run)(struct op *op, struct db *d, struct abx_err *err);
+    bool is_durable;
+    struct abx_err err;
+
+    struct store_sandbox sandbox;
+    struct store_answer answer;
+    struct store_event event;
+    struct store_key key;
+    struct store_template tpl;
+    const char *text;
+    int64_t when_ms;
+    int64_t when2_ms;
+    bool has_answer;
+    struct store_created result;
+
+    store_done_fn done;
+    store_created_fn created;
+    void *user;
+};
+
+struct op *op_new(void);
+void op_free(struct op *op);
+DEFINE_CLEANUP(struct op *, op_free)
+/* Copies a string into the op; NULL becomes "". False when out of memory. */
+bool op_keep(struct op *op, const char **text);
+
+/* Queues `op` (owned from here on, freed on failure too). `is_bounded` = refuse when full. */
+int queue_push(struct store *s, struct op *op, bool is_bounded, struct abx_err *err);
+/* The connection for blocking calls at start. */
+struct db *queue_db(struct store *s);

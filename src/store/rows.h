@@ -1,0 +1,35 @@
+/* rows.h - slots of the prepared statements, one enum for all files. Internal to store/. */
+#pragma once
+
+#include "store/queue.h"
+
+enum {
+    SQL_SANDBOX_INSERT,
+    SQL_SANDBOX_RUN,
+    SQL_SANDBOX_KILLING,
+    SQL_SANDBOX_EXTEND,
+    SQL_SANDBOX_DELETE,
+    SQL_SANDBOX_LOAD,
+    SQL_CLAIM,
+    SQL_CLAIMED,
+    SQL_ANSWER,
+    SQL_FORGET,
+    SQL_EVENT,
+    SQL_PRUNE_KEYS,
+    SQL_PRUNE_EVENTS,
+    SQL_KEY_INSERT,
+    SQL_KEY_REVOKE,
+    SQL_KEY_USED,
+    SQL_KEY_LOAD,
+    SQL_TEMPLATE_INSERT,
+    SQL_TEMPLATE_NAME,
+    SQL_TEMPLATE_BUILD,
+    SQL_TEMPLATE_TAG,
+    SQL_TEMPLATE_LOAD,
+    SQL_META_READ,
+    SQL_META_WRITE,
+    SQL_TEAM_READ,
+    SQL_TEAM_WRITE,
+    SQL_COUNT_,
+};
+_Static_assert(SQL_COUNT_ <= DB_STATEMENTS_MAX, "more statements than slots");

@@ -1,0 +1,318 @@
+/* sandboxes.c - rows of sandboxes, idempotency keys and events. See store.h. */
+#include "store/rows.h"
+
+static bool keep_sandbox(struct op *op, const struct store_sandbox *sb)
+{
+    op->sandbox = *sb;
+    return op_keep(op, &op->sandbox.id) && op_keep(op, &op->sandbox.team) &&
+           op_keep(op, &op->sandbox.template_id) && op_keep(op, &op->sandbox.build_id) &&
+           op_keep(op, &op->sandbox.digest) && op_keep(op, &op->sandbox.alias) &&
+           op_keep(op, &op->sandbox.state) && op_keep(op, &op->sandbox.execution_id) &&
+           op_keep(op, &op->sandbox.config) && op_keep(op, &op->sandbox.idempotency_key);
+}
+
+static bool keep_rest(struct op *op, const struct store_answer *answer,
+                      const struct store_event *event)
+{
+    if (answer) {
+        op->has_answer = true;
+        op->answer = *answer;
+        if (!op_keep(op, &op->answer.body))
+            return false;
+    }
+    if (event)
+        op->event = *event;
+    return op_keep(op, &op->event.id) && op_keep(op, &op->event.type) &&
+           op_keep(op, &op->event.data);
+}
+
+/* --- create ------------------------------------------------------------------------------------ */
+
+static int claimed_read(struct op *op, struct db *d, struct abx_err *err)
+{
+    sqlite3_stmt *s = db_bind(d, SQL_CLAIMED,
+                              "SELECT request_hash, sandbox_id, status, body FROM idempotency"
+                              " WHERE team_id = $1 AND key = $2",
+                              err, "tt", op->sandbox.team, op->sandbox.idempotency_key);
+    int r = db_step(d, s, err);
+
+    if (r < 0)
+        return r;
+    if (r == 0)
+        return err_set(err, ABX_INTERNAL, "an idempotency key is neither free nor taken");
+    op->result.claim = strcmp(db_text(s, 0), op->text) == 0 ? STORE_SAME : STORE_OTHER;
+    op->result.sandbox_id = db_text(s, 1);
+    op->result.status = sqlite3_column_int(s, 2);
+    op->result.body = db_text(s, 3);
+    r = op_keep(op, &op->result.sandbox_id) && op_keep(op, &op->result.body) ? 0 : err_oom(err);
+    (void)sqlite3_reset(s);
+    return r;
+}
+
+/* 1 = the key is ours now, 0 = it was taken (op->result says by what). */
+static int claim(struct op *op, struct db *d, struct abx_err *err)
+{
+    const struct store_sandbox *sb = &op->sandbox;
+    int r = db_finish(d,
+                      db_bind(d, SQL_CLAIM,
+                              "INSERT INTO idempotency (team_id, key, request_hash, sandbox_id,"
+                              " status, body, created_ms) VALUES ($1, $2, $3, $4, 0, '', $5)"
+                              " ON CONFLICT (team_id, key) DO NOTHING",
+                              err, "tttti", sb->team, sb->idempotency_key, op->text, sb->id,
+                              sb->created_ms),
+                      err);
+
+    if (r < 0)
+        return r;
+    if (sqlite3_changes(d->h) == 1)
+        return 1;
+    return claimed_read(op, d, err);
+}
+
+static int run_create(struct op *op, struct db *d, struct abx_err *err)
+{
+    const struct store_sandbox *sb = &op->sandbox;
+    int r;
+
+    op->result = (struct store_created){ .claim = STORE_NEW, .sandbox_id = sb->id, .body = "" };
+    if (sb->idempotency_key[0]) {
+        r = claim(op, d, err);
+        if (r <= 0)
+            return r;
+    }
+    return db_finish(
+        d,
+        db_bind(d, SQL_SANDBOX_INSERT,
+                "INSERT INTO sandboxes (id, team_id, template_id, build_id, digest, alias, state,"
+                " is_secure, created_ms, started_ms, end_ms, cpu_count, memory_mb, disk_mb,"
+                " execution_id, config, idempotency_key) VALUES ($1, $2, $3, $4, $5, $6, $7, $8,"
+                " $9, $10, $11, $12, $13, $14, $15, $16, $17)",
+                err, "tttttttiiiiiiittt", sb->id, sb->team, sb->template_id, sb->build_id,
+                sb->digest, sb->alias, sb->state, (int64_t)sb->is_secure, sb->created_ms,
+                sb->started_ms, sb->end_ms, (int64_t)sb->cpu_count, (int64_t)sb->memory_mb,
+                (int64_t)sb->disk_mb, sb->execution_id, sb->config,
+                sb->idempotency_key[0] ? sb->idempotency_key : NULL),
+        err);
+}
+
+int store_sandbox_create(struct store *s, const struct store_sandbox *sb, const char *request_hash,
+                         store_created_fn done, void *user, struct abx_err *err)
+{
+    _cleanup_(op_freep) struct op *op = op_new();
+
+    if (!op || !keep_sandbox(op, sb))
+        return err_oom(err);
+    op->text = request_hash;
+    if (!op_keep(op, &op->text))
+        return err_oom(err);
+    op->run = run_create;
+    op->created = done;
+    op->user = user;
+    return queue_push(s, TAKE_PTR(op), true, err);
+}
+
+/* --- later changes ----------------------------------------------------------------------------- */
+
+static int put_answer(struct op *op, struct db *d, struct abx_err *err)
+{
+    const struct store_sandbox *sb = &op->sandbox;
+
+    if (!op->has_answer || !sb->idempotency_key[0])
+        return 0;
+    if (op->answer.status == 0)
+        return db_finish(d,
+                         db_bind(d, SQL_FORGET,
+                                 "DELETE FROM idempotency WHERE team_id = $1 AND key = $2"
+                                 " AND sandbox_id = $3",
+                                 err, "ttt", sb->team, sb->idempotency_key, sb->id),
+                         err);
+    return db_finish(d,
+                     db_bind(d, SQL_ANSWER,
+                             "UPDATE idempotency SET status = $1, body = $2 WHERE team_id = $3"
+                             " AND key = $4 AND sandbox_id = $5",
+                             err, "itttt", (int64_t)op->answer.status, op->answer.body, sb->team,
+                             sb->idempotency_key, sb->id),
+                     err);
+}
+
+static int put_event(struct op *op, struct db *d, struct abx_err *err)
+{
+    const struct store_event *e = &op->event;
+    const struct store_sandbox *sb = &op->sandbox;
+
+    if (!e->id[0])
+        return 0;
+    return db_finish(d,
+                     db_bind(d, SQL_EVENT,
+                             "INSERT INTO events (id, type, sandbox_id, team_id, template_id,"
+                             " build_id, execution_id, data, time_ms) VALUES ($1, $2, $3, $4, $5,"
+                             " $6, $7, $8, $9)",
+                             err, "tttttttti", e->id, e->type, sb->id, sb->team, sb->template_id,
+                             sb->build_id, sb->execution_id, e->data, e->time_ms),
+                     err);
+}
+
+static int run_run(struct op *op, struct db *d, struct abx_err *err)
+{
+    const struct store_sandbox *sb = &op->sandbox;
+    int r =
+        db_finish(d,
+                  db_bind(d, SQL_SANDBOX_RUN,
+                          "UPDATE sandboxes SET state = 'running', started_ms = $1,"
+                          " end_ms = $2, cpu_count = $3, memory_mb = $4, disk_mb = $5,"
+                          " execution_id = $6 WHERE id = $7",
+                          err, "iiiiitt", sb->started_ms, sb->end_ms, (int64_t)sb->cpu_count,
+                          (int64_t)sb->memory_mb, (int64_t)sb->disk_mb, sb->execution_id, sb->id),
+                  err);
+
+    if (r == 0 && sqlite3_changes(d->h) != 1)
+        r = err_set(err, ABX_INTERNAL, "no row of sandbox '%s'", sb->id);
+    if (r == 0)
+        r = put_answer(op, d, err);
+    return r < 0 ? r : put_event(op, d, err);
+}
+
+static int run_remove(struct op *op, struct db *d, struct abx_err *err)
+{
+    int r = db_finish(d,
+                      db_bind(d, SQL_SANDBOX_DELETE, "DELETE FROM sandboxes WHERE id = $1", err,
+                              "t", op->sandbox.id),
+                      err);
+
+    if (r == 0)
+        r = put_answer(op, d, err);
+    return r < 0 ? r : put_event(op, d, err);
+}
+
+/* Queues a change of one sandbox. */
+static int push_change(struct store *s, const struct store_sandbox *sb,
+                       const struct store_answer *answer, const struct store_event *event,
+                       int (*run)(struct op *, struct db *, struct abx_err *), store_done_fn done,
+                       void *user, bool is_bounded, struct abx_err *err)
+{
+    _cleanup_(op_freep) struct op *op = op_new();
+
+    if (!op || !keep_sandbox(op, sb) || !keep_rest(op, answer, event))
+        return err_oom(err);
+    op->run = run;
+    op->done = done;
+    op->user = user;
+    return queue_push(s, TAKE_PTR(op), is_bounded, err);
+}
+
+int store_sandbox_run(struct store *s, const struct store_sandbox *sb,
+                      const struct store_answer *answer, const struct store_event *event,
+                      store_done_fn done, void *user, struct abx_err *err)
+{
+    return push_change(s, sb, answer, event, run_run, done, user, false, err);
+}
+
+int store_sandbox_remove(struct store *s, const struct store_sandbox *sb,
+                         const struct store_answer *answer, const struct store_event *event,
+                         store_done_fn done, void *user, struct abx_err *err)
+{
+    return push_change(s, sb, answer, event, run_remove, done, user, false, err);
+}
+
+static int run_killing(struct op *op, struct db *d, struct abx_err *err)
+{
+    return db_finish(d,
+                     db_bind(d, SQL_SANDBOX_KILLING,
+                             "UPDATE sandboxes SET state = 'killing' WHERE id = $1", err, "t",
+                             op->sandbox.id),
+                     err);
+}
+
+int store_sandbox_killing(struct store *s, const char *id, struct abx_err *err)
+{
+    struct store_sandbox sb = { .id = id };
+
+    return push_change(s, &sb, NULL, NULL, run_killing, NULL, NULL, false, err);
+}
+
+static int run_extend(struct op *op, struct db *d, struct abx_err *err)
+{
+    return db_finish(d,
+                     db_bind(d, SQL_SANDBOX_EXTEND,
+                             "UPDATE sandboxes SET end_ms = $1 WHERE id = $2", err, "it",
+                             op->sandbox.end_ms, op->sandbox.id),
+                     err);
+}
+
+int store_sandbox_extend(struct store *s, const char *id, int64_t end_ms, store_done_fn done,
+                         void *user, struct abx_err *err)
+{
+    struct store_sandbox sb = { .id = id, .end_ms = end_ms };
+
+    return push_change(s, &sb, NULL, NULL, run_extend, done, user, true, err);
+}
+
+static int run_prune(struct op *op, struct db *d, struct abx_err *err)
+{
+    int r = db_finish(d,
+                      db_bind(d, SQL_PRUNE_KEYS, "DELETE FROM idempotency WHERE created_ms < $1",
+                              err, "i", op->when_ms),
+                      err);
+
+    if (r < 0)
+        return r;
+    return db_finish(d,
+                     db_bind(d, SQL_PRUNE_EVENTS, "DELETE FROM events WHERE time_ms < $1", err, "i",
+                             op->when2_ms),
+                     err);
+}
+
+int store_prune(struct store *s, int64_t keys_before_ms, int64_t events_before_ms,
+                store_done_fn done, void *user, struct abx_err *err)
+{
+    struct op *op = op_new();
+
+    if (!op)
+        return err_oom(err);
+    op->when_ms = keys_before_ms;
+    op->when2_ms = events_before_ms;
+    op->run = run_prune;
+    op->done = done;
+    op->user = user;
+    return queue_push(s, op, true, err);
+}
+
+/* --- at start ---------------------------------------------------------------------------------- */
+
+int store_sandbox_load(struct store *s, void (*each)(void *user, const struct store_sandbox *sb),
+                       void *user, struct abx_err *err)
+{
+    struct db *d = queue_db(s);
+    sqlite3_stmt *q = db_bind(d, SQL_SANDBOX_LOAD,
+                              "SELECT id, team_id, template_id, build_id, digest, alias, state,"
+                              " is_secure, created_ms, started_ms, end_ms, cpu_count, memory_mb,"
+                              " disk_mb, execution_id, config, idempotency_key FROM sandboxes"
+                              " ORDER BY created_ms, id",
+                              err, "");
+    int r;
+
+    while ((r = db_step(d, q, err)) > 0) {
+        struct store_sandbox sb = {
+            .id = db_text(q, 0),
+            .team = db_text(q, 1),
+            .template_id = db_text(q, 2),
+            .build_id = db_text(q, 3),
+            .digest = db_text(q, 4),
+            .alias = db_text(q, 5),
+            .state = db_text(q, 6),
+            .is_secure = sqlite3_column_int(q, 7) != 0,
+            .created_ms = sqlite3_column_int64(q, 8),
+            .started_ms = sqlite3_column_int64(q, 9),
+            .end_ms = sqlite3_column_int64(q, 10),
+            .cpu_count = (uint32_t)sqlite3_column_int64(q, 11),
+            .memory_mb = (uint32_t)sqlite3_column_int64(q, 12),
+            .disk_mb = (uint32_t)sqlite3_column_int64(q, 13),
+            .execution_id = db_text(q, 14),
+            .config = db_text(q, 15),
+            .idempotency_key = db_text(q, 16),
+        };
+
+        each(user, &sb);
+    }
+    return r;
+}

@@ -1,0 +1,156 @@
+/* store.h - what control keeps on disk: typed queries over one SQLite database.
+ *
+ * Everything that is asked for often lives in control's memory and is loaded once at start; the
+ * store is for what has to survive. Writes are queued to one writer thread, which commits what has
+ * piled up in one transaction (each write whole or not at all) and completes on the loop, in order.
+ * Sandbox writes survive a crash of the process at once and a power cut from the next checkpoint
+ * on (a power cut ends those sandboxes anyway); keys and teams are synced before they complete.
+ *
+ * Limits: STORE_QUEUE_MAX waiting writes; over it new sandboxes and extensions are refused
+ * (REASON_BUSY), while the writes that end or finish a sandbox always go in: there are at most a
+ * few of them per sandbox. Every struct here borrows its strings: until return when passed in,
+ * until the callback's return when passed out. NULL text counts as empty.
+ */
+#pragma once
+
+#include <uv.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+#define STORE_QUEUE_MAX 4096u
+
+struct store;
+
+/* Opens <dir>/abx.db, makes or migrates it and starts the writer. Blocks: at start only. */
+int store_open(uv_loop_t *loop, const char *dir, struct store **ret, struct abx_err *err);
+/* Finishes what is queued, completes it (inside this call) and closes. The memory goes with the
+ * loop's next turn. NULL is fine. */
+void store_close(struct store *s);
+
+typedef void (*store_done_fn)(void *user, const struct abx_err *failure);
+
+/* --- at start, before anything is queued: these block ------------------------------------------ */
+
+/* Reads a value of the service; writes `fallback` first when there is none. */
+int store_meta_ensure(struct store *s, const char *name, const char *fallback, char *ret,
+                      size_t size, struct abx_err *err);
+/* The id of the team `slug`; makes it with `new_id` when there is none. */
+int store_team_ensure(struct store *s, const char *slug, const char *new_id, char *ret, size_t size,
+                      struct abx_err *err);
+
+/* --- sandboxes --------------------------------------------------------------------------------- */
+
+struct store_sandbox {
+    const char *id;
+    const char *team;
+    const char *template_id;
+    const char *build_id;
+    const char *digest; /* what the driver knows the build as */
+    const char *alias;
+    const char *state; /* "creating", "running", "killing" */
+    bool is_secure;
+    int64_t created_ms;
+    int64_t started_ms;
+    int64_t end_ms;
+    uint32_t cpu_count;
+    uint32_t memory_mb;
+    uint32_t disk_mb;
+    const char *execution_id;
+    const char *config;          /* JSON: metadata, network, lifecycle; no environment values */
+    const char *idempotency_key; /* NULL or empty = none */
+};
+
+/* The answer to a create with an idempotency key, kept for later ones with the same key. */
+struct store_answer {
+    int status; /* HTTP; 0 = forget the key, a later request starts afresh */
+    const char *body;
+};
+
+struct store_event {
+    const char *id; /* UUID; NULL or empty = no event */
+    const char *type;
+    const char *data; /* JSON object */
+    int64_t time_ms;
+};
+
+enum store_claim {
+    STORE_NEW,   /* the row was written */
+    STORE_SAME,  /* the key is known, with the same request: sandbox_id and the answer are set */
+    STORE_OTHER, /* the key is known, with another request */
+};
+
+struct store_created {
+    enum store_claim claim;
+    const char *sandbox_id;
+    int status; /* 0 = the first request is still running */
+    const char *body;
+};
+typedef void (*store_created_fn)(void *user, const struct store_created *created,
+                                 const struct abx_err *failure);
+
+/* Writes the row `creating` and, when it has an idempotency key, claims that for it in the same
+ * transaction. `request_hash` tells requests with the same key apart. */
+int store_sandbox_create(struct store *s, const struct store_sandbox *sb, const char *request_hash,
+                         store_created_fn done, void *user, struct abx_err *err);
+/* The row becomes `running` with what was enforced, started_ms and end_ms; the answer is kept. */
+int store_sandbox_run(struct store *s, const struct store_sandbox *sb,
+                      const struct store_answer *answer, const struct store_event *event,
+                      store_done_fn done, void *user, struct abx_err *err);
+/* The row becomes `killing`. Completes without a call. */
+int store_sandbox_killing(struct store *s, const char *id, struct abx_err *err);
+int store_sandbox_extend(struct store *s, const char *id, int64_t end_ms, store_done_fn done,
+                         void *user, struct abx_err *err);
+/* Deletes the row. `answer` only for one whose create was not answered yet. */
+int store_sandbox_remove(struct store *s, const struct store_sandbox *sb,
+                         const struct store_answer *answer, const struct store_event *event,
+                         store_done_fn done, void *user, struct abx_err *err);
+/* All rows, oldest first. Blocks: at start only. */
+int store_sandbox_load(struct store *s, void (*each)(void *user, const struct store_sandbox *sb),
+                       void *user, struct abx_err *err);
+/* Drops idempotency keys older than `keys_before_ms` and events older than `events_before_ms`. */
+int store_prune(struct store *s, int64_t keys_before_ms, int64_t events_before_ms,
+                store_done_fn done, void *user, struct abx_err *err);
+
+/* --- keys -------------------------------------------------------------------------------------- */
+
+struct store_key {
+    const char *id; /* UUID */
+    const char *team;
+    const char *name;
+    const char *hash;   /* hex SHA-256 of the key */
+    const char *mask;   /* "e2b_1234...cdef" */
+    const char *scopes; /* names separated by spaces */
+    int64_t created_ms;
+    int64_t last_used_ms; /* 0 = never */
+    int64_t expires_ms;   /* 0 = never */
+    int64_t revoked_ms;   /* 0 = not */
+};
+
+int store_key_add(struct store *s, const struct store_key *key, store_done_fn done, void *user,
+                  struct abx_err *err);
+int store_key_revoke(struct store *s, const char *id, int64_t when_ms, store_done_fn done,
+                     void *user, struct abx_err *err);
+/* Completes without a call; a use that is not written down is no harm. */
+int store_key_used(struct store *s, const char *id, int64_t when_ms, struct abx_err *err);
+int store_key_load(struct store *s, void (*each)(void *user, const struct store_key *key),
+                   void *user, struct abx_err *err);
+
+/* --- templates --------------------------------------------------------------------------------- */
+
+/* One build under one name and tag, as a join of the five tables. */
+struct store_template {
+    const char *id; /* template id */
+    const char *team;
+    const char *name;
+    const char *tag;
+    const char *build_id; /* UUID */
+    const char *digest;
+    int64_t created_ms; /* of the build */
+};
+
+/* Adds what is missing of template, name, build and tag; the tag moves to this build. */
+int store_template_put(struct store *s, const struct store_template *t, store_done_fn done,
+                       void *user, struct abx_err *err);
+int store_template_load(struct store *s, void (*each)(void *user, const struct store_template *t),
+                        void *user, struct abx_err *err);

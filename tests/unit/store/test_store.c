@@ -1,0 +1,490 @@
+/* The store as control uses it: queued writes, claims of idempotency keys, loading after a restart. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "store/store.h"
+
+static char dir[64];
+static uv_loop_t loop;
+static struct store *store;
+
+static void reopen(void)
+{
+    struct abx_err err = { 0 };
+
+    store_close(store);
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    store = NULL;
+    assert_int_equal(store_open(&loop, dir, &store, &err), 0);
+}
+
+/* path_remove_tree wants a name in a folder. */
+static int remove_dir(void)
+{
+    _cleanup_(closep) int tmp = open("/tmp", O_DIRECTORY | O_CLOEXEC);
+
+    return path_remove_tree(tmp, dir + strlen("/tmp/"), NULL);
+}
+
+static int setup(void **state)
+{
+    struct abx_err err = { 0 };
+
+    (void)state;
+    (void)snprintf(dir, sizeof dir, "/tmp/abx-store-XXXXXX");
+    if (!mkdtemp(dir) || uv_loop_init(&loop) < 0)
+        return -1;
+    return store_open(&loop, dir, &store, &err);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    store_close(store);
+    store = NULL;
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    if (uv_loop_close(&loop) < 0)
+        return -1;
+    return remove_dir();
+}
+
+struct result {
+    int calls;
+    int code;
+    enum store_claim claim;
+    int status;
+    char sandbox_id[32];
+    char body[64];
+};
+
+static void on_created(void *user, const struct store_created *c, const struct abx_err *failure)
+{
+    struct result *r = user;
+
+    r->calls++;
+    r->code = failure ? failure->code : 0;
+    if (!c)
+        return;
+    r->claim = c->claim;
+    r->status = c->status;
+    (void)snprintf(r->sandbox_id, sizeof r->sandbox_id, "%s", c->sandbox_id);
+    (void)snprintf(r->body, sizeof r->body, "%s", c->body);
+}
+
+static void on_done(void *user, const struct abx_err *failure)
+{
+    struct result *r = user;
+
+    r->calls++;
+    r->code = failure ? failure->code : 0;
+}
+
+/* Runs the loop until `r` was called. */
+static void wait_for(struct result *r)
+{
+    while (r->calls == 0)
+        (void)uv_run(&loop, UV_RUN_ONCE);
+}
+
+static struct store_sandbox row(const char *id, const char *key)
+{
+    return (struct store_sandbox){
+        .id = id,
+        .team = "t1",
+        .template_id = "tpl",
+        .build_id = "b1",
+        .digest = "d1",
+        .alias = "base",
+        .state = "creating",
+        .is_secure = true,
+        .created_ms = 1000,
+        .config = "{\"metadata\":{}}",
+        .idempotency_key = key,
+    };
+}
+
+static struct result create(const char *id, const char *key, const char *hash)
+{
+    struct store_sandbox sb = row(id, key);
+    struct abx_err err = { 0 };
+    struct result r = { 0 };
+
+    assert_int_equal(store_sandbox_create(store, &sb, hash, on_created, &r, &err), 0);
+    assert_int_equal(r.calls, 0);
+    wait_for(&r);
+    return r;
+}
+
+struct loaded {
+    size_t n;
+    char ids[8][32], states[8][16], config[64], key[64];
+    int64_t end_ms;
+    uint32_t memory_mb;
+    bool is_secure;
+};
+
+static void on_row(void *user, const struct store_sandbox *sb)
+{
+    struct loaded *l = user;
+
+    (void)snprintf(l->ids[l->n], 32, "%s", sb->id);
+    (void)snprintf(l->states[l->n], 16, "%s", sb->state);
+    (void)snprintf(l->config, sizeof l->config, "%s", sb->config);
+    (void)snprintf(l->key, sizeof l->key, "%s", sb->idempotency_key);
+    l->end_ms = sb->end_ms;
+    l->memory_mb = sb->memory_mb;
+    l->is_secure = sb->is_secure;
+    l->n++;
+}
+
+static struct loaded load(void)
+{
+    struct loaded l = { 0 };
+    struct abx_err err = { 0 };
+
+    reopen();
+    assert_int_equal(store_sandbox_load(store, on_row, &l, &err), 0);
+    return l;
+}
+
+static void rows_survive_in_every_state(void **state)
+{
+    struct store_sandbox sb = row("i1", NULL);
+    struct store_event event = { "e1", "sandbox.lifecycle.created", "{}", 5 };
+    struct abx_err err = { 0 };
+    struct result r = { 0 };
+    struct loaded l;
+
+    (void)state;
+    assert_int_equal(create("i1", NULL, "").claim, STORE_NEW);
+    assert_int_equal(create("i2", NULL, "").claim, STORE_NEW);
+    assert_int_equal(create("i3", NULL, "").claim, STORE_NEW);
+    assert_int_equal(create("i4", NULL, "").claim, STORE_NEW);
+    sb.started_ms = 2000;
+    sb.end_ms = 302000;
+    sb.memory_mb = 512;
+    sb.execution_id = "x1";
+    assert_int_equal(store_sandbox_run(store, &sb, NULL, &event, on_done, &r, &err), 0);
+    wait_for(&r);
+    assert_int_equal(r.code, 0);
+    assert_int_equal(store_sandbox_killing(store, "i2", &err), 0);
+    sb.id = "i3";
+    event.id = "e2";
+    r = (struct result){ 0 };
+    assert_int_equal(store_sandbox_remove(store, &sb, NULL, &event, on_done, &r, &err), 0);
+    wait_for(&r);
+    assert_int_equal(r.code, 0);
+    l = load();
+    assert_int_equal(l.n, 3);
+    assert_string_equal(l.ids[0], "i1");
+    assert_string_equal(l.states[0], "running");
+    assert_string_equal(l.states[1], "killing");
+    assert_string_equal(l.ids[2], "i4");
+    assert_string_equal(l.states[2], "creating");
+    assert_true(l.is_secure);
+    assert_string_equal(l.config, "{\"metadata\":{}}");
+    assert_string_equal(l.key, "");
+}
+
+static void an_extension_survives(void **state)
+{
+    struct abx_err err = { 0 };
+    struct result r = { 0 };
+    struct loaded l;
+
+    (void)state;
+    (void)create("i1", "", "");
+    assert_int_equal(store_sandbox_extend(store, "i1", 77, on_done, &r, &err), 0);
+    wait_for(&r);
+    l = load();
+    assert_int_equal(l.end_ms, 77);
+}
+
+static void a_key_is_claimed_by_the_first_and_gives_its_answer(void **state)
+{
+    struct store_sandbox sb = row("i1", "key-1");
+    struct store_answer answer = { 201, "{\"a\":1}" };
+    struct abx_err err = { 0 };
+    struct result r;
+
+    (void)state;
+    assert_int_equal(create("i1", "key-1", "h1").claim, STORE_NEW);
+    r = create("i2", "key-1", "h1");
+    assert_int_equal(r.claim, STORE_SAME);
+    assert_int_equal(r.status, 0);
+    assert_string_equal(r.sandbox_id, "i1");
+    assert_int_equal(create("i3", "key-1", "h2").claim, STORE_OTHER);
+    r = (struct result){ 0 };
+    assert_int_equal(store_sandbox_run(store, &sb, &answer, NULL, on_done, &r, &err), 0);
+    wait_for(&r);
+    reopen();
+    r = create("i4", "key-1", "h1");
+    assert_int_equal(r.claim, STORE_SAME);
+    assert_int_equal(r.status, 201);
+    assert_string_equal(r.body, "{\"a\":1}");
+    assert_string_equal(r.sandbox_id, "i1");
+    assert_int_equal(load().n, 1);
+}
+
+static void keys_of_other_teams_are_other_keys(void **state)
+{
+    struct store_sandbox sb = row("i2", "key-1");
+    struct abx_err err = { 0 };
+    struct result r = { 0 };
+
+    (void)state;
+    assert_int_equal(create("i1", "key-1", "h1").claim, STORE_NEW);
+    sb.team = "t2";
+    assert_int_equal(store_sandbox_create(store, &sb, "h2", on_created, &r, &err), 0);
+    wait_for(&r);
+    assert_int_equal(r.claim, STORE_NEW);
+}
+
+static void a_forgotten_key_can_be_claimed_again(void **state)
+{
+    struct store_sandbox sb = row("i1", "key-1");
+    struct store_answer forget = { 0, NULL };
+    struct abx_err err = { 0 };
+    struct result r = { 0 };
+
+    (void)state;
+    assert_int_equal(create("i1", "key-1", "h1").claim, STORE_NEW);
+    assert_int_equal(store_sandbox_remove(store, &sb, &forget, NULL, on_done, &r, &err), 0);
+    wait_for(&r);
+    assert_int_equal(create("i2", "key-1", "h2").claim, STORE_NEW);
+}
+
+static void a_failed_write_of_a_batch_takes_no_other_with_it(void **state)
+{
+    struct store_sandbox sb[14];
+    char ids[14][8];
+    struct result r[14] = { 0 };
+    struct abx_err err = { 0 };
+    struct loaded l;
+
+    (void)state;
+    for (int i = 0; i < 14; i++) {
+        /* Every odd one repeats the id before it, which the primary key refuses; it carries an
+         * idempotency key, which must not stay claimed. */
+        (void)snprintf(ids[i], sizeof ids[i], "i%d", i / 2);
+        sb[i] = row(ids[i], i % 2 ? "key" : NULL);
+        assert_int_equal(store_sandbox_create(store, &sb[i], "h", on_created, &r[i], &err), 0);
+    }
+    for (int i = 0; i < 14; i++) {
+        wait_for(&r[i]);
+        assert_int_equal(r[i].code, i % 2 ? ABX_ALREADY_EXISTS : 0);
+    }
+    assert_int_equal(create("i99", "key", "other").claim, STORE_NEW);
+    l = load();
+    assert_int_equal(l.n, 8);
+}
+
+static void a_full_queue_refuses_creates_but_no_removal(void **state)
+{
+    struct store_sandbox sb = row("i1", NULL);
+    struct abx_err err = { 0 };
+    struct result r = { 0 }, removed = { 0 };
+    int refused = 0, accepted = 0;
+
+    (void)state;
+    /* Faster than the writer can be: at least one is refused before the last. */
+    for (int i = 0; i < 140000 && refused == 0; i++) {
+        if (store_sandbox_extend(store, "i1", i, on_done, &r, &err) < 0)
+            refused++;
+        else
+            accepted++;
+    }
+    assert_int_equal(refused, 1);
+    assert_int_equal(err.reason, REASON_BUSY);
+    assert_int_equal(store_sandbox_remove(store, &sb, NULL, NULL, on_done, &removed, &err), 0);
+    wait_for(&removed);
+    assert_int_equal(r.calls, accepted);
+}
+
+static void closing_finishes_what_is_queued(void **state)
+{
+    struct store_sandbox sb = row("i1", NULL);
+    struct abx_err err = { 0 };
+    struct result r = { 0 };
+
+    (void)state;
+    assert_int_equal(store_sandbox_create(store, &sb, "", on_created, &r, &err), 0);
+    reopen();
+    assert_int_equal(r.calls, 1);
+    assert_int_equal(load().n, 1);
+}
+
+static void old_keys_and_events_are_pruned(void **state)
+{
+    struct abx_err err = { 0 };
+    struct result r = { 0 };
+
+    (void)state;
+    assert_int_equal(create("i1", "key-1", "h1").claim, STORE_NEW);
+    assert_int_equal(store_prune(store, 1000, 0, on_done, &r, &err), 0);
+    wait_for(&r);
+    assert_int_equal(create("i2", "key-1", "h1").claim, STORE_SAME);
+    r = (struct result){ 0 };
+    assert_int_equal(store_prune(store, 1001, 0, on_done, &r, &err), 0);
+    wait_for(&r);
+    assert_int_equal(create("i2", "key-1", "h1").claim, STORE_NEW);
+}
+
+struct keys {
+    size_t n;
+    struct store_key last;
+    char hash[16], scopes[32], id[16];
+};
+
+static void on_key(void *user, const struct store_key *key)
+{
+    struct keys *k = user;
+
+    k->n++;
+    k->last = *key;
+    (void)snprintf(k->hash, sizeof k->hash, "%s", key->hash);
+    (void)snprintf(k->scopes, sizeof k->scopes, "%s", key->scopes);
+    (void)snprintf(k->id, sizeof k->id, "%s", key->id);
+}
+
+static void keys_are_kept_with_their_times(void **state)
+{
+    struct store_key key = { .id = "k1",
+                             .name = "n",
+                             .hash = "h",
+                             .mask = "m",
+                             .scopes = "admin",
+                             .created_ms = 5,
+                             .expires_ms = 9 };
+    struct abx_err err = { 0 };
+    struct result r = { 0 };
+    struct keys k = { 0 };
+    char team[40];
+
+    (void)state;
+    assert_int_equal(store_team_ensure(store, "default", "t1", team, sizeof team, &err), 0);
+    key.team = team;
+    assert_int_equal(store_key_add(store, &key, on_done, &r, &err), 0);
+    wait_for(&r);
+    assert_int_equal(r.code, 0);
+    assert_int_equal(store_key_used(store, "k1", 6, &err), 0);
+    r = (struct result){ 0 };
+    assert_int_equal(store_key_revoke(store, "k1", 7, on_done, &r, &err), 0);
+    wait_for(&r);
+    /* The first revocation counts. */
+    r = (struct result){ 0 };
+    assert_int_equal(store_key_revoke(store, "k1", 8, on_done, &r, &err), 0);
+    wait_for(&r);
+    reopen();
+    assert_int_equal(store_key_load(store, on_key, &k, &err), 0);
+    assert_int_equal(k.n, 1);
+    assert_string_equal(k.hash, "h");
+    assert_string_equal(k.scopes, "admin");
+    assert_int_equal(k.last.created_ms, 5);
+    assert_int_equal(k.last.last_used_ms, 6);
+    assert_int_equal(k.last.expires_ms, 9);
+    assert_int_equal(k.last.revoked_ms, 7);
+    r = (struct result){ 0 };
+    assert_int_equal(store_key_add(store, &key, on_done, &r, &err), 0);
+    wait_for(&r);
+    assert_int_equal(r.code, ABX_ALREADY_EXISTS);
+}
+
+struct templates {
+    size_t n;
+    char id[16], build[16], digest[16], tag[16];
+};
+
+static void on_template(void *user, const struct store_template *t)
+{
+    struct templates *l = user;
+
+    l->n++;
+    (void)snprintf(l->id, sizeof l->id, "%s", t->id);
+    (void)snprintf(l->build, sizeof l->build, "%s", t->build_id);
+    (void)snprintf(l->digest, sizeof l->digest, "%s", t->digest);
+    (void)snprintf(l->tag, sizeof l->tag, "%s", t->tag);
+}
+
+static void a_tag_moves_to_the_newest_build(void **state)
+{
+    struct store_template t = {
+        .id = "tpl",
+        .name = "base",
+        .tag = "default",
+        .build_id = "b1",
+        .digest = "d1",
+        .created_ms = 1,
+    };
+    struct abx_err err = { 0 };
+    struct result r = { 0 };
+    struct templates l = { 0 };
+    char team[40];
+
+    (void)state;
+    assert_int_equal(store_team_ensure(store, "default", "t1", team, sizeof team, &err), 0);
+    t.team = team;
+    assert_int_equal(store_template_put(store, &t, on_done, &r, &err), 0);
+    wait_for(&r);
+    t.build_id = "b2";
+    t.digest = "d2";
+    r = (struct result){ 0 };
+    assert_int_equal(store_template_put(store, &t, on_done, &r, &err), 0);
+    wait_for(&r);
+    assert_int_equal(r.code, 0);
+    reopen();
+    assert_int_equal(store_template_load(store, on_template, &l, &err), 0);
+    assert_int_equal(l.n, 1);
+    assert_string_equal(l.id, "tpl");
+    assert_string_equal(l.build, "b2");
+    assert_string_equal(l.digest, "d2");
+    assert_string_equal(l.tag, "default");
+}
+
+static void values_and_teams_are_made_once(void **state)
+{
+    struct abx_err err = { 0 };
+    char a[40], b[40], small[2];
+
+    (void)state;
+    assert_int_equal(store_meta_ensure(store, "seed", "first", a, sizeof a, &err), 0);
+    assert_int_equal(store_team_ensure(store, "default", "t1", b, sizeof b, &err), 0);
+    reopen();
+    assert_int_equal(store_meta_ensure(store, "seed", "second", a, sizeof a, &err), 0);
+    assert_string_equal(a, "first");
+    assert_int_equal(store_team_ensure(store, "default", "t2", b, sizeof b, &err), 0);
+    assert_string_equal(b, "t1");
+    assert_int_equal(store_meta_ensure(store, "seed", "", small, sizeof small, &err),
+                     ABX_DATA_LOSS);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        TEST(rows_survive_in_every_state),
+        TEST(an_extension_survives),
+        TEST(a_key_is_claimed_by_the_first_and_gives_its_answer),
+        TEST(keys_of_other_teams_are_other_keys),
+        TEST(a_forgotten_key_can_be_claimed_again),
+        TEST(a_failed_write_of_a_batch_takes_no_other_with_it),
+        TEST(a_full_queue_refuses_creates_but_no_removal),
+        TEST(closing_finishes_what_is_queued),
+        TEST(old_keys_and_events_are_pruned),
+        TEST(keys_are_kept_with_their_times),
+        TEST(a_tag_moves_to_the_newest_build),
+        TEST(values_and_teams_are_made_once),
+    };
+
+    return cmocka_run_group_tests_name("store", tests, NULL, NULL);
+}
