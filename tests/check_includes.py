@@ -18,7 +18,7 @@ TABLE = {
     "base": set(),
     "wire": {"schema"},
     "e2b": {"wire", "schema"},
-    "net": {"wire"},
+    "net": {"wire", "schema"},
     "transport": {"wire", "e2b"},
     "store": set(),
     "cli": {"abx"},
@@ -37,7 +37,7 @@ FILES = {
     re.compile(r"net/ipc[a-z_]*\.[ch]"): {"schema"},
     re.compile(r"cli/(supervisor|mcp_http)[a-z_]*\.[ch]"): {"net", "wire", "schema", "e2b"},
     # Talks to a running service over its admin socket.
-    re.compile(r"cli/admin[a-z_]*\.[ch]"): {"wire", "schema"},
+    re.compile(r"cli/admin[a-z_]*\.[ch]"): {"net", "schema"},
 }
 
 # The client is to be ported: these folders do without Linux-only headers.

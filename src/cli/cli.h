@@ -1,0 +1,45 @@
+/* cli.h - what the commands of `abx` share: the command table's row, output, paths.
+ *
+ * A command gets argv behind its name (argv[0] is the name) and returns the exit status: 0 done,
+ * 1 general failure, 2 bad usage, others by err_exit_status. Results go to stdout, messages to
+ * stderr; with --json stdout holds one JSON document.
+ */
+#pragma once
+
+#include "base/err.h"
+
+struct command {
+    const char *name;    /* "serve" */
+    const char *summary; /* one line for `abx help` */
+    int (*run)(int argc, char **argv);
+};
+
+int cmd_serve(int argc, char **argv);
+int cmd_key(int argc, char **argv);
+int cmd_template(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
+
+#define CLI_DATA_DIR "/var/lib/abx"
+#define CLI_CACHE_DIR "/var/cache/abx"
+#define CLI_RUN_DIR "/run/abx"
+
+/* Prints "abx: <message>" to stderr and returns the exit status that fits `err`. */
+int cli_fail(const struct abx_err *err);
+/* Prints "abx <command>: <message>" and a hint to --help; returns 2. */
+int cli_usage(const char *command, const char *fmt, ...) _printf_(2, 3);
+
+/* Path of a program of libexec ("abx-engine"): beside this binary in libexec/ when run from a build
+ * tree, else the installed folder; ABX_LIBEXEC_DIR overrides. NOT_FOUND names both places. */
+int cli_libexec(const char *program, char *to, size_t size, struct abx_err *err);
+
+/* Makes `path` absolute (against the working directory) without resolving links. */
+int cli_absolute(const char *path, char *to, size_t size, struct abx_err *err);
+
+/* Size like 10G, 512M, 4096 (bytes): decimal number and optional K, M, G, T (powers of 1024).
+ * INVALID_ARGUMENT names `option`. */
+int cli_parse_size(const char *option, const char *text, uint64_t *ret, struct abx_err *err);
+/* Whole number within [min, max]; INVALID_ARGUMENT names `option` and the limits. */
+int cli_parse_number(const char *option, const char *text, uint64_t min, uint64_t max,
+                     uint64_t *ret, struct abx_err *err);
+/* Duration like 90, 90s, 15m, 24h, 7d in seconds; INVALID_ARGUMENT names `option`. */
+int cli_parse_duration(const char *option, const char *text, uint64_t *ret_s, struct abx_err *err);

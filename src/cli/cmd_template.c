@@ -1,0 +1,198 @@
+/* cmd_template.c - `abx template list|build-base`. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "cli/cli.h"
+#include "cli/template_base.h"
+
+#define TEMPLATE_JSON_MAX (1u << 20)
+
+static const char help[] =
+    "usage: abx template list [--data-dir DIR] [--json]\n"
+    "       abx template build-base [--suite S] [--with PKG,...]\n"
+    "\n"
+    "Templates are what sandboxes start from. build-base makes the template `base` from the\n"
+    "machine's own Debian or Ubuntu archive (as root, about two minutes; at once when it is\n"
+    "there already). All services of a machine share it.\n"
+    "\n"
+    "  --suite S        release to build (the machine's)\n"
+    "  --with PKG,...   more packages of the archive\n"
+    "  --data-dir DIR   of the service whose templates to list (/var/lib/abx)\n"
+    "  --json           print JSON\n"
+    "  -h, --help       print this\n";
+
+static const struct option options[] = {
+    { "suite", required_argument, NULL, 's' },    { "with", required_argument, NULL, 'w' },
+    { "data-dir", required_argument, NULL, 'd' }, { "json", no_argument, NULL, 'j' },
+    { "help", no_argument, NULL, 'h' },           { 0 },
+};
+
+struct template_cmd {
+    char data_dir[PATH_MAX];
+    const char *suite;
+    const char *with[TEMPLATE_WITH_MAX];
+    size_t with_count;
+    bool is_json;
+};
+
+static void closedirp(DIR **d)
+{
+    if (*d)
+        (void)closedir(*d);
+}
+
+/* template.json of one folder with its "path", NULL when there is none or it cannot be read. */
+static json_t *template_load(const char *dir, const char *name)
+{
+    _cleanup_(buf_done) struct buf b = BUF_INIT(TEMPLATE_JSON_MAX);
+    char path[PATH_MAX], file[PATH_MAX];
+    json_t *j;
+
+    if (!path_join(path, sizeof path, dir, name) ||
+        !path_join(file, sizeof file, path, "template.json") ||
+        file_read(AT_FDCWD, file, &b, NULL) < 0)
+        return NULL;
+    j = json_loadb((const char *)buf_data(&b), b.len, 0, NULL);
+    if (json_is_object(j))
+        (void)json_object_set_new(j, "path", json_string(path));
+    return j;
+}
+
+static int scan(const char *dir, json_t *list)
+{
+    _cleanup_(closedirp) DIR *d = opendir(dir);
+    struct dirent *e;
+
+    while (d && (e = readdir(d)) != NULL) {
+        json_t *j = e->d_name[0] == '.' ? NULL : template_load(dir, e->d_name);
+
+        if (json_is_object(j))
+            (void)json_array_append_new(list, j);
+        else
+            json_decref(j);
+    }
+    return 0;
+}
+
+static const char *text_of(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+
+    return s ? s : "-";
+}
+
+static int template_list(const struct template_cmd *o)
+{
+    _cleanup_(json_decrefp) json_t *list = json_array();
+    char dir[PATH_MAX];
+    const json_t *t;
+    size_t i;
+
+    if (path_join(dir, sizeof dir, o->data_dir, "templates"))
+        (void)scan(dir, list);
+    (void)scan(CLI_CACHE_DIR "/templates", list);
+    if (o->is_json) {
+        int r = json_dumpf(list, stdout, JSON_INDENT(2));
+
+        (void)putchar('\n');
+        return r < 0 || fflush(stdout) != 0;
+    }
+    (void)printf("%-16s %-12s %-26s %8s  %s\n", "NAME", "SUITE", "CREATED", "MIB", "PATH");
+    json_array_foreach(list, i, t)
+    {
+        (void)printf("%-16s %-12s %-26s %8lld  %s\n", text_of(t, "name"), text_of(t, "suite"),
+                     text_of(t, "created"),
+                     (long long)(json_integer_value(json_object_get(t, "size_bytes")) >> 20),
+                     text_of(t, "path"));
+    }
+    if (json_array_size(list) == 0)
+        (void)fprintf(stderr, "abx: no template yet: `abx template build-base` makes one\n");
+    return 0;
+}
+
+static int template_build_base(const struct template_cmd *o)
+{
+    struct template_base_opts opts = {
+        .suite = o->suite,
+        .with = o->with,
+        .with_count = o->with_count,
+        .progress_fd = STDERR_FILENO,
+    };
+    struct abx_err err = { 0 };
+    char dir[PATH_MAX];
+
+    if (template_base_build(&opts, dir, &err) < 0)
+        return cli_fail(&err);
+    if (o->is_json)
+        (void)printf("{\"path\":\"%s\"}\n", dir);
+    else
+        (void)printf("%s\n", dir);
+    return 0;
+}
+
+/* Splits "a,b" in place. */
+static int parse_with(struct template_cmd *o, char *text, struct abx_err *err)
+{
+    char *rest = text;
+
+    while (rest) {
+        char *word = strsep(&rest, ",");
+
+        if (!*word)
+            continue;
+        if (o->with_count == TEMPLATE_WITH_MAX)
+            return err_set(err, ABX_INVALID_ARGUMENT, "--with names more than %d packages",
+                           TEMPLATE_WITH_MAX);
+        o->with[o->with_count++] = word;
+    }
+    return 0;
+}
+
+int cmd_template(int argc, char **argv)
+{
+    static struct template_cmd o = { .data_dir = CLI_DATA_DIR };
+    struct abx_err err = { 0 };
+    const char *verb;
+    int c, r = 0;
+
+    while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+        switch (c) {
+        case 's':
+            o.suite = optarg;
+            break;
+        case 'w':
+            r = parse_with(&o, optarg, &err);
+            break;
+        case 'd':
+            r = cli_absolute(optarg, o.data_dir, sizeof o.data_dir, &err);
+            break;
+        case 'j':
+            o.is_json = true;
+            break;
+        case 'h':
+            return fputs(help, stdout) < 0;
+        default:
+            return cli_usage("template", "see the message above");
+        }
+        if (r < 0)
+            return cli_usage("template", "%s", err.msg);
+    }
+    verb = optind < argc ? argv[optind] : "";
+    if (optind + 1 < argc)
+        return cli_usage("template", "unexpected argument '%s'", argv[optind + 1]);
+    if (strcmp(verb, "list") == 0)
+        return template_list(&o);
+    if (strcmp(verb, "build-base") == 0)
+        return template_build_base(&o);
+    return cli_usage("template", "needs list or build-base, not '%s'", verb);
+}

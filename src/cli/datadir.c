@@ -1,0 +1,227 @@
+/* datadir.c - see datadir.h. */
+#include "cli/datadir.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/str.h"
+
+#define FORMAT_FILE_MAX 4096
+
+static void closedirp(DIR **d)
+{
+    if (*d)
+        (void)closedir(*d);
+}
+
+/* Value of the line "<key> <value>"; the empty slice if there is none. */
+static struct slice line_value(struct slice text, const char *key)
+{
+    size_t n = strlen(key);
+
+    while (text.n > 0) {
+        const uint8_t *end = memchr(text.p, '\n', text.n);
+        size_t len = end ? (size_t)(end - text.p) : text.n;
+
+        if (len > n && memcmp(text.p, key, n) == 0 && text.p[n] == ' ')
+            return slice_of(text.p + n + 1, len - n - 1);
+        text = end ? slice_of(end + 1, text.n - len - 1) : slice_of(NULL, 0);
+    }
+    return slice_of(NULL, 0);
+}
+
+static int format_parse(struct slice text, char ret[DATADIR_INSTANCE_SIZE], struct abx_err *err)
+{
+    struct slice instance = line_value(text, "instance");
+    uint8_t id[(DATADIR_INSTANCE_SIZE - 1) / 2];
+    uint64_t version;
+
+    if (!str_parse_u64(line_value(text, "version"), UINT32_MAX, &version) || version == 0)
+        return err_set(err, ABX_DATA_LOSS, "'format' has no version: not a data dir of abx?");
+    if (version > DATADIR_FORMAT)
+        return err_set(err, ABX_FAILED_PRECONDITION,
+                       "data dir has format %llu, this release knows up to %d: use a newer release",
+                       (unsigned long long)version, DATADIR_FORMAT);
+    if (!hex_decode(instance, id, sizeof id))
+        return err_set(err, ABX_DATA_LOSS, "'format' has no valid instance id");
+    hex_encode(id, sizeof id, ret);
+    return 0;
+}
+
+static int format_read(int dirfd, char ret[DATADIR_INSTANCE_SIZE], struct abx_err *err)
+{
+    _cleanup_(buf_done) struct buf b = BUF_INIT(FORMAT_FILE_MAX);
+    int r = file_read(dirfd, "format", &b, err);
+
+    return r < 0 ? r : format_parse(buf_slice(&b), ret, err);
+}
+
+static int format_write(int dirfd, char ret[DATADIR_INSTANCE_SIZE], struct abx_err *err)
+{
+    uint8_t id[(DATADIR_INSTANCE_SIZE - 1) / 2];
+    char text[128];
+    int n;
+
+    random_bytes(id, sizeof id);
+    hex_encode(id, sizeof id, ret);
+    n = snprintf(text, sizeof text, "version %d\ninstance %s\nrelease %s\n", DATADIR_FORMAT, ret,
+                 ABX_VERSION);
+    return file_replace(dirfd, "format", text, (size_t)n, 0644, true, err);
+}
+
+static int lock_take(int dirfd, const char *path, int *ret, struct abx_err *err)
+{
+    _cleanup_(closep) int fd = openat(dirfd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    char pid[32] = "";
+    int n;
+
+    if (fd < 0)
+        return err_sys(err, errno, "open '%s/lock'", path);
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        ssize_t k = errno == EWOULDBLOCK ? pread(fd, pid, sizeof pid - 1, 0) : -1;
+
+        if (k < 0)
+            return err_sys(err, errno, "lock '%s/lock'", path);
+        pid[strcspn(pid, "\n")] = '\0';
+        return err_set(
+            err, ABX_FAILED_PRECONDITION,
+            "'%s' is served already, by process %s: stop it or choose another --data-dir", path,
+            pid[0] ? pid : "?");
+    }
+    n = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
+    if (ftruncate(fd, 0) < 0 || pwrite(fd, pid, (size_t)n, 0) != n)
+        return err_sys(err, errno, "write '%s/lock'", path);
+    *ret = TAKE_FD(fd);
+    return 0;
+}
+
+/* The folders above an absolute path, as `mkdir -p` makes them. */
+static int make_parents(const char *path, struct abx_err *err)
+{
+    char part[sizeof(((struct datadir *)NULL)->path)];
+
+    for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        size_t n = (size_t)(slash - path);
+
+        memcpy(part, path, n);
+        part[n] = '\0';
+        if (mkdir(part, 0755) < 0 && errno != EEXIST)
+            return err_sys(err, errno, "mkdir '%s'", part);
+    }
+    return 0;
+}
+
+/* A folder below the data dir with exactly this owner and mode. */
+static int subdir(int dirfd, const char *name, uid_t uid, mode_t mode, struct abx_err *err)
+{
+    _cleanup_(closep) int fd = -EBADF;
+
+    if (mkdirat(dirfd, name, mode) < 0 && errno != EEXIST)
+        return err_sys(err, errno, "mkdir '%s'", name);
+    fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(err, errno, "open '%s'", name);
+    if (fchown(fd, uid, uid) < 0 || fchmod(fd, mode) < 0)
+        return err_sys(err, errno, "owner and mode of '%s'", name);
+    return 0;
+}
+
+int datadir_open(const char *path, struct datadir *ret, struct abx_err *err)
+{
+    _cleanup_(closep) int dirfd = -EBADF;
+    _cleanup_(closep) int lock_fd = -EBADF;
+    struct datadir d = { .lock_fd = -EBADF };
+    int r;
+
+    if (strlen(path) >= sizeof d.path)
+        return err_set(err, ABX_INVALID_ARGUMENT, "--data-dir is over %zu bytes",
+                       sizeof d.path - 1);
+    (void)snprintf(d.path, sizeof d.path, "%s", path);
+    if (mkdir(path, 0711) < 0 && errno != EEXIST) {
+        if (errno != ENOENT)
+            return err_sys(err, errno, "mkdir '%s'", path);
+        r = make_parents(path, err);
+        if (r == 0 && mkdir(path, 0711) < 0 && errno != EEXIST)
+            r = err_sys(err, errno, "mkdir '%s'", path);
+        if (r < 0)
+            return r;
+    }
+    dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dirfd < 0)
+        return err_sys(err, errno, "open '%s'", path);
+    if (fchmod(dirfd, 0711) < 0)
+        return err_sys(err, errno, "mode of '%s'", path);
+    r = lock_take(dirfd, path, &lock_fd, err);
+    if (r < 0)
+        return r;
+    r = faccessat(dirfd, "format", F_OK, 0) == 0 ? format_read(dirfd, d.instance, err)
+                                                 : format_write(dirfd, d.instance, err);
+    if (r < 0)
+        return err_wrap(err, r, "data dir '%s'", path);
+    r = subdir(dirfd, "pool", 0, 0700, err);
+    if (r < 0)
+        return err_wrap(err, r, "data dir '%s'", path);
+    d.lock_fd = TAKE_FD(lock_fd);
+    *ret = d;
+    return 0;
+}
+
+/* The database of a service that ran with other uids (--run-as) changes hands with the folder. */
+static int chown_files(int dirfd, uid_t uid, struct abx_err *err)
+{
+    _cleanup_(closedirp) DIR *d = NULL;
+    struct dirent *e;
+    int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0)
+        return err_sys(err, errno, "open 'control'");
+    d = fdopendir(fd);
+    if (!d) {
+        fd_close(fd);
+        return err_sys(err, errno, "read 'control'");
+    }
+    while ((e = readdir(d)) != NULL)
+        if (e->d_type == DT_REG && fchownat(fd, e->d_name, uid, uid, AT_SYMLINK_NOFOLLOW) < 0)
+            return err_sys(err, errno, "owner of 'control/%s'", e->d_name);
+    return 0;
+}
+
+int datadir_control_folder(const struct datadir *d, uid_t uid, struct abx_err *err)
+{
+    _cleanup_(closep) int dirfd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_(closep) int control = -EBADF;
+    int r;
+
+    if (dirfd < 0)
+        return err_sys(err, errno, "open '%s'", d->path);
+    r = subdir(dirfd, "control", uid, 0700, err);
+    if (r < 0)
+        return err_wrap(err, r, "data dir '%s'", d->path);
+    control = openat(dirfd, "control", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (control < 0)
+        return err_sys(err, errno, "open '%s/control'", d->path);
+    return chown_files(control, uid, err);
+}
+
+void datadir_done(struct datadir *d)
+{
+    fd_close(d->lock_fd);
+    d->lock_fd = -EBADF;
+}
+
+int datadir_instance(const char *path, char ret[DATADIR_INSTANCE_SIZE], struct abx_err *err)
+{
+    _cleanup_(closep) int dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int r;
+
+    if (dirfd < 0)
+        return err_sys(err, errno, "data dir '%s'", path);
+    r = format_read(dirfd, ret, err);
+    return r < 0 ? err_wrap(err, r, "data dir '%s'", path) : 0;
+}

@@ -1,0 +1,49 @@
+/* main.c - abx: one table, one file per command. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/cli.h"
+
+static const struct command commands[] = {
+    { "serve", "run the sandbox service on this machine", cmd_serve },
+    { "key", "create, list and revoke API keys", cmd_key },
+    { "template", "list templates, build the base template", cmd_template },
+    { "doctor", "check what this machine can do; audit a service", cmd_doctor },
+};
+
+static void print_help(FILE *to)
+{
+    (void)fprintf(to, "usage: abx COMMAND [OPTION...]\n\n"
+                      "Sandboxes for AI agents on one plain Linux machine.\n\ncommands:\n");
+    for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+        (void)fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    (void)fprintf(to,
+                  "  %-10s %s\n  %-10s %s\n\n"
+                  "'abx COMMAND --help' describes one command; the manual is abx(1).\n",
+                  "help", "print this", "version", "print the version");
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : NULL;
+
+    log_init("abx");
+    if (!name) {
+        print_help(stderr);
+        return 2;
+    }
+    if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        print_help(stdout);
+        return 0;
+    }
+    if (strcmp(name, "version") == 0 || strcmp(name, "--version") == 0) {
+        (void)puts("abx " ABX_VERSION);
+        return 0;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+        if (strcmp(name, commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    (void)fprintf(stderr, "abx: unknown command '%s'\nTry 'abx help'.\n", name);
+    return 2;
+}

@@ -1,0 +1,475 @@
+/* supervisor.c - the life of a service: listeners, roles, signals. See supervisor.h.
+ *
+ * Folders: <run> = /run/abx/<instance>, 0711, holds admin.sock for the CLI and gateway/ (the gateways'
+ * root folder with the three sockets they connect to); the engine's socket for control lies in
+ * <data-dir>/control, control's root folder.
+ */
+#include "cli/supervisor.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "cli/cli.h"
+#include "cli/datadir.h"
+#include "cli/supervisor_ready.h"
+#include "cli/supervisor_role.h"
+
+#define READY_TIMEOUT_NS (60 * NSEC_PER_SEC)
+#define STOP_TIMEOUT_NS (8 * NSEC_PER_SEC)
+#define KILL_ALL_TIMEOUT_NS (60 * NSEC_PER_SEC)
+/* Just below the sandboxes' uid ranges (userns.h), four uids for each of 16,384 instances. */
+#define ROLE_UID_FIRST (1879048192u - 65536u)
+
+struct supervisor {
+    const struct supervisor_opts *opts;
+    struct datadir dir;
+    char run_dir[64];
+    int public_fds[LISTEN_GATEWAYS_MAX];
+    int engine_control_fd, engine_gateway_fd, http_fd, table_fd, admin_fd;
+    int signal_fd;
+    uid_t control_uid, gateway_uid;
+    struct listen_address listen;
+    char origin[96]; /* http://HOST:PORT as a local client reaches it */
+    struct role engine, control, gateways[LISTEN_GATEWAYS_MAX];
+    struct role *roles[LISTEN_GATEWAYS_MAX + 2];
+    size_t n_roles;
+    bool is_ready, is_stopping;
+};
+
+static int open_run_dir(struct supervisor *s, int *ret_run, int *ret_gateway, struct abx_err *err)
+{
+    _cleanup_(closep) int run = -EBADF;
+    _cleanup_(closep) int gateway = -EBADF;
+
+    if (mkdir(CLI_RUN_DIR, 0711) < 0 && errno != EEXIST)
+        return err_sys(err, errno, "mkdir '%s'", CLI_RUN_DIR);
+    (void)snprintf(s->run_dir, sizeof s->run_dir, "%s/%s", CLI_RUN_DIR, s->dir.instance);
+    if (mkdir(s->run_dir, 0711) < 0 && errno != EEXIST)
+        return err_sys(err, errno, "mkdir '%s'", s->run_dir);
+    run = open(s->run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (run < 0 || (mkdirat(run, "gateway", 0711) < 0 && errno != EEXIST))
+        return err_sys(err, errno, "folder '%s'", s->run_dir);
+    gateway = openat(run, "gateway", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (gateway < 0)
+        return err_sys(err, errno, "open '%s/gateway'", s->run_dir);
+    *ret_run = TAKE_FD(run);
+    *ret_gateway = TAKE_FD(gateway);
+    return 0;
+}
+
+static int open_sockets(struct supervisor *s, struct abx_err *err)
+{
+    _cleanup_(closep) int run = -EBADF;
+    _cleanup_(closep) int gateway = -EBADF;
+    _cleanup_(closep) int control = -EBADF;
+    char path[4096];
+    int r = open_run_dir(s, &run, &gateway, err);
+
+    if (r < 0)
+        return r;
+    if (!path_join(path, sizeof path, s->dir.path, "control"))
+        return err_set(err, ABX_INVALID_ARGUMENT, "--data-dir is too long");
+    control = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (control < 0)
+        return err_sys(err, errno, "open '%s'", path);
+    const struct {
+        int dirfd;
+        const char *name;
+        int type;
+        uid_t uid;
+        int *ret;
+    } sockets[] = {
+        { control, "engine.sock", SOCK_SEQPACKET, s->control_uid, &s->engine_control_fd },
+        { gateway, "engine.sock", SOCK_SEQPACKET, s->gateway_uid, &s->engine_gateway_fd },
+        { gateway, "control.sock", SOCK_STREAM, s->gateway_uid, &s->http_fd },
+        { gateway, "table.sock", SOCK_SEQPACKET, s->gateway_uid, &s->table_fd },
+        { run, "admin.sock", SOCK_SEQPACKET, 0, &s->admin_fd },
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(sockets); i++) {
+        r = listen_unix(sockets[i].dirfd, sockets[i].name, sockets[i].type, sockets[i].uid,
+                        sockets[i].ret, err);
+        if (r < 0)
+            return r;
+    }
+    s->listen = s->opts->listen;
+    return listen_public(&s->listen, s->opts->n_gateways, s->public_fds, err);
+}
+
+static int engine_args(struct supervisor *s, struct abx_err *err)
+{
+    const struct supervisor_opts *o = s->opts;
+    struct role *e = &s->engine;
+    char guest[4096];
+    int r = cli_libexec("abx-guest", guest, sizeof guest, err);
+
+    if (r < 0)
+        return r;
+    role_arg(e, "--data-dir", "%s", s->dir.path);
+    role_arg(e, "--run-dir", "%s", s->run_dir);
+    role_arg(e, "--instance", "%s", s->dir.instance);
+    role_arg(e, "--guest", "%s", guest);
+    role_arg(e, "--templates", "%s/templates:%s/templates", s->dir.path, CLI_CACHE_DIR);
+    for (size_t i = 0; o->pools[i]; i++)
+        role_arg(e, "--pool", "%s", o->pools[i]);
+    if (o->disk_size)
+        role_arg(e, "--disk", "%s", o->disk_size);
+    role_arg(e, "--cpu", "%llu", (unsigned long long)o->cpu);
+    role_arg(e, "--memory-mb", "%llu", (unsigned long long)o->memory_mb);
+    role_arg(e, "--disk-mb", "%llu", (unsigned long long)o->disk_mb);
+    role_arg_fd(e, "--control-fd", s->engine_control_fd);
+    role_arg_fd(e, "--gateway-fd", s->engine_gateway_fd);
+    role_arg(e, "--control-uid", "%u", s->control_uid);
+    role_arg(e, "--gateway-uid", "%u", s->gateway_uid);
+    return role_finish(e, err);
+}
+
+static int control_args(struct supervisor *s, struct abx_err *err)
+{
+    const struct supervisor_opts *o = s->opts;
+    struct role *c = &s->control;
+
+    role_arg(c, "--data-dir", "%s", s->dir.path);
+    role_arg(c, "--instance", "%s", s->dir.instance);
+    role_arg_fd(c, "--http-fd", s->http_fd);
+    role_arg_fd(c, "--table-fd", s->table_fd);
+    role_arg_fd(c, "--admin-fd", s->admin_fd);
+    role_arg(c, "--engine-sock", "%s/control/engine.sock", s->dir.path);
+    role_arg(c, "--uid", "%u", s->control_uid);
+    role_arg(c, "--gid", "%u", s->control_uid);
+    role_arg(c, "--gateway-uid", "%u", s->gateway_uid);
+    role_arg(c, "--listen-origin", "%s", s->origin);
+    if (o->domain)
+        role_arg(c, "--domain", "%s", o->domain);
+    role_arg(c, "--max-timeout", "%llu", (unsigned long long)o->max_timeout_s);
+    role_arg(c, "--sandbox-cpu", "%llu", (unsigned long long)o->cpu);
+    role_arg(c, "--sandbox-memory", "%llu", (unsigned long long)o->memory_mb);
+    role_arg(c, "--sandbox-disk", "%llu", (unsigned long long)o->disk_mb);
+    role_arg(c, "--max-cpu", "%llu", (unsigned long long)o->max_cpu);
+    role_arg(c, "--max-memory", "%llu", (unsigned long long)o->max_memory_mb);
+    role_arg(c, "--max-disk", "%llu", (unsigned long long)o->max_disk_mb);
+    if (o->max_sandboxes)
+        role_arg(c, "--max-sandboxes", "%llu", (unsigned long long)o->max_sandboxes);
+    return role_finish(c, err);
+}
+
+static int gateway_args(struct supervisor *s, struct role *g, int listen_fd, struct abx_err *err)
+{
+    role_arg_fd(g, "--listen-fd", listen_fd);
+    role_arg(g, "--root", "%s/gateway", s->run_dir);
+    role_arg(g, "--control-sock", "/control.sock");
+    role_arg(g, "--table-sock", "/table.sock");
+    role_arg(g, "--engine-sock", "/engine.sock");
+    role_arg(g, "--uid", "%u", s->gateway_uid);
+    role_arg(g, "--gid", "%u", s->gateway_uid);
+    if (s->opts->domain)
+        role_arg(g, "--domain", "%s", s->opts->domain);
+    return role_finish(g, err);
+}
+
+static int prepare_roles(struct supervisor *s, struct abx_err *err)
+{
+    int r = role_init(&s->engine, "abx-engine", err);
+
+    if (r == 0)
+        r = engine_args(s, err);
+    if (r == 0)
+        r = role_init(&s->control, "abx-control", err);
+    if (r == 0)
+        r = control_args(s, err);
+    s->roles[s->n_roles++] = &s->engine;
+    s->roles[s->n_roles++] = &s->control;
+    for (size_t i = 0; r == 0 && i < s->opts->n_gateways; i++) {
+        r = role_init(&s->gateways[i], "abx-gateway", err);
+        if (r == 0)
+            r = gateway_args(s, &s->gateways[i], s->public_fds[i], err);
+        s->roles[s->n_roles++] = &s->gateways[i];
+    }
+    return r;
+}
+
+static int open_signals(struct supervisor *s, struct abx_err *err)
+{
+    sigset_t set;
+
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGCHLD);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGHUP);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+        return err_sys(err, errno, "block signals");
+    s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return s->signal_fd < 0 ? err_sys(err, errno, "signalfd") : 0;
+}
+
+static void log_death(const struct role *role, int status)
+{
+    char pid[16], how[32];
+
+    (void)snprintf(pid, sizeof pid, "%ld", (long)role->pid);
+    if (WIFSIGNALED(status))
+        (void)snprintf(how, sizeof how, "signal %d", WTERMSIG(status));
+    else
+        (void)snprintf(how, sizeof how, "exit %d", WEXITSTATUS(status));
+    log_warn("role ended, it will be started again", "name", role->name, "pid", pid, "how", how,
+             NULL);
+}
+
+/* Reaps everything: roles, and orphans of a dead engine. The first role that died before the service
+ * was ready is an error. */
+static int reap(struct supervisor *s, struct abx_err *err)
+{
+    int status, r = 0;
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        for (size_t i = 0; i < s->n_roles; i++) {
+            struct role *role = s->roles[i];
+
+            if (role->pid != pid)
+                continue;
+            if (!s->is_ready && !s->is_stopping)
+                r = err_set(
+                    err, ABX_FAILED_PRECONDITION,
+                    "%s ended while the service was starting (status 0x%x): see its message above",
+                    role->name, (unsigned)status);
+            else if (!s->is_stopping)
+                log_death(role, status);
+            role_ended(role);
+        }
+    }
+    return r;
+}
+
+/* Reads signals; *ret_signal gets SIGTERM or SIGINT when one came. */
+static int read_signals(struct supervisor *s, int *ret_signal, struct abx_err *err)
+{
+    struct signalfd_siginfo si;
+    int r = 0;
+
+    while (read(s->signal_fd, &si, sizeof si) == (ssize_t)sizeof si) {
+        if (si.ssi_signo == SIGTERM || si.ssi_signo == SIGINT)
+            *ret_signal = (int)si.ssi_signo;
+    }
+    if (reap(s, err) < 0)
+        r = err ? err->code : ABX_FAILED_PRECONDITION;
+    return r;
+}
+
+/* One turn: waits for a signal until `deadline_ns` or the next restart, whichever comes first. */
+static int turn(struct supervisor *s, int64_t deadline_ns, int *ret_signal, struct abx_err *err)
+{
+    struct pollfd p = { .fd = s->signal_fd, .events = POLLIN };
+    int64_t now = time_mono_ns(), until = deadline_ns;
+    int timeout_ms;
+
+    for (size_t i = 0; i < s->n_roles && !s->is_stopping; i++)
+        if (s->roles[i]->pid == 0 && s->roles[i]->restart_at_ns < until)
+            until = s->roles[i]->restart_at_ns;
+    timeout_ms = until == INT64_MAX ? -1
+                 : until <= now     ? 0
+                                    : (int)MIN((until - now) / NSEC_PER_MSEC + 1, INT64_C(60000));
+    if (poll(&p, 1, timeout_ms) < 0 && errno != EINTR)
+        return err_sys(err, errno, "poll");
+    if (read_signals(s, ret_signal, err) < 0)
+        return err ? err->code : ABX_FAILED_PRECONDITION;
+    now = time_mono_ns();
+    for (size_t i = 0; i < s->n_roles && !s->is_stopping; i++) {
+        struct role *role = s->roles[i];
+
+        if (role->pid != 0 || role->restart_at_ns > now)
+            continue;
+        if (role_start(role, err) < 0) {
+            if (!s->is_ready)
+                return err ? err->code : ABX_INTERNAL;
+            log_err("role cannot be started", err);
+        }
+    }
+    return 0;
+}
+
+static void signal_role(struct role *role, int signo)
+{
+    if (role->pid > 0)
+        (void)kill(role->pid, signo);
+}
+
+/* Waits until no role of [first, n_roles) runs; kills what is left at the deadline. */
+static void wait_roles(struct supervisor *s, struct role *const *roles, size_t n,
+                       int64_t timeout_ns)
+{
+    int64_t deadline = time_mono_ns() + timeout_ns;
+    bool was_killed = false;
+    int ignored = 0;
+
+    for (;;) {
+        bool is_alive = false;
+
+        for (size_t i = 0; i < n; i++)
+            is_alive |= roles[i]->pid > 0;
+        if (!is_alive)
+            return;
+        if (time_mono_ns() >= deadline) {
+            if (was_killed)
+                return;
+            for (size_t i = 0; i < n; i++) {
+                if (roles[i]->pid > 0)
+                    log_warn("role did not stop in time, killing it", "name", roles[i]->name, NULL);
+                signal_role(roles[i], SIGKILL);
+            }
+            was_killed = true;
+            deadline = time_mono_ns() + STOP_TIMEOUT_NS;
+        }
+        (void)turn(s, deadline, &ignored, NULL);
+    }
+}
+
+/* The engine goes first when sandboxes are to be killed, so that control still hears of each death;
+ * last when they are kept, so that no request fails for want of it. */
+static void stop_all(struct supervisor *s, bool kill_sandboxes)
+{
+    s->is_stopping = true;
+    log_info("stopping", "sandboxes", kill_sandboxes ? "kill" : "keep", NULL);
+    for (size_t i = 2; i < s->n_roles; i++)
+        signal_role(s->roles[i], SIGTERM);
+    wait_roles(s, s->roles + 2, s->n_roles - 2, STOP_TIMEOUT_NS);
+    if (kill_sandboxes) {
+        signal_role(&s->engine, SIGINT);
+        wait_roles(s, s->roles, 1, KILL_ALL_TIMEOUT_NS);
+    }
+    signal_role(&s->control, SIGTERM);
+    wait_roles(s, s->roles + 1, 1, STOP_TIMEOUT_NS);
+    signal_role(&s->engine, SIGTERM);
+    wait_roles(s, s->roles, 1, STOP_TIMEOUT_NS);
+}
+
+/* Turns until the service answers, a role fails, a signal comes or the time is up. */
+static int wait_ready(struct supervisor *s, int *ret_signal, struct abx_err *err)
+{
+    int64_t deadline = time_mono_ns() + READY_TIMEOUT_NS;
+    struct abx_err last = { 0 };
+
+    while (*ret_signal == 0) {
+        int r = turn(s, time_mono_ns() + 20 * NSEC_PER_MSEC, ret_signal, err);
+
+        if (r < 0)
+            return r;
+        if (*ret_signal != 0)
+            return 0;
+        r = ready_check(&s->listen, s->run_dir, s->dir.path, &last);
+        if (r == 0) {
+            s->is_ready = true;
+            return 0;
+        }
+        if (time_mono_ns() >= deadline)
+            return err_set(err, ABX_DEADLINE_EXCEEDED, "the service is not ready after 60 s: %s",
+                           last.msg);
+    }
+    return 0;
+}
+
+static void raise_nofile(void)
+{
+    struct rlimit lim;
+
+    if (getrlimit(RLIMIT_NOFILE, &lim) == 0 && lim.rlim_cur < lim.rlim_max) {
+        lim.rlim_cur = lim.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &lim);
+    }
+}
+
+/* The roles' uids follow from the instance id, unless --run-as names one for all. */
+static void choose_uids(struct supervisor *s)
+{
+    uint8_t id[2] = { 0, 0 };
+
+    if (s->opts->role_uid) {
+        s->control_uid = s->gateway_uid = s->opts->role_uid;
+        return;
+    }
+    (void)hex_decode(slice_of(s->dir.instance, 4), id, sizeof id);
+    s->control_uid = ROLE_UID_FIRST + ((uid_t)id[0] << 8 | id[1]) / 4 * 4;
+    s->gateway_uid = s->control_uid + 1;
+}
+
+static int set_up(struct supervisor *s, struct abx_err *err)
+{
+    const char *host;
+    int r = datadir_open(s->opts->data_dir, &s->dir, err);
+
+    if (r < 0)
+        return r;
+    choose_uids(s);
+    r = datadir_control_folder(&s->dir, s->control_uid, err);
+    if (r == 0)
+        r = open_sockets(s, err);
+    if (r < 0)
+        return r;
+    host = strcmp(s->listen.host, "0.0.0.0") == 0 ? "127.0.0.1" : s->listen.host;
+    (void)snprintf(s->origin, sizeof s->origin,
+                   strchr(host, ':') ? "http://[%s]:%u" : "http://%s:%u", host, s->listen.port);
+    raise_nofile();
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+        return err_sys(err, errno, "child subreaper");
+    r = open_signals(s, err);
+    return r < 0 ? r : prepare_roles(s, err);
+}
+
+static void announce(const struct supervisor *s)
+{
+    (void)printf("export E2B_API_KEY=\"$(cat '%s/admin.key')\"\n"
+                 "export E2B_API_URL=%s\n"
+                 "export E2B_SANDBOX_URL=%s\n"
+                 "ready %s\n",
+                 s->dir.path, s->origin, s->origin, s->origin);
+    (void)fflush(stdout);
+    ready_notify_systemd();
+    log_info("ready", "origin", s->origin, "instance", s->dir.instance, NULL);
+}
+
+static void supervisor_done(struct supervisor *s)
+{
+    for (size_t i = 0; i < s->n_roles; i++)
+        role_done(s->roles[i]);
+    datadir_done(&s->dir);
+    fd_close(s->signal_fd);
+}
+
+int supervisor_run(const struct supervisor_opts *opts, struct abx_err *err)
+{
+    static struct supervisor s; /* one per process; large for a stack */
+    int signo = 0, r;
+
+    s = (struct supervisor){ .opts = opts, .signal_fd = -EBADF, .dir = { .lock_fd = -EBADF } };
+    r = set_up(&s, err);
+    if (r < 0) {
+        supervisor_done(&s);
+        return r;
+    }
+    if (!listen_address_is_loopback(&s.listen))
+        log_warn("listening beyond loopback without TLS: put a TLS proxy in front", "host",
+                 s.listen.host, NULL);
+    r = wait_ready(&s, &signo, err);
+    if (r == 0 && signo == 0)
+        announce(&s);
+    while (r == 0 && signo == 0)
+        r = turn(&s, INT64_MAX, &signo, err);
+    stop_all(&s,
+             opts->on_exit == EXIT_KILL || (opts->on_exit == EXIT_BY_SIGNAL && signo == SIGINT));
+    supervisor_done(&s);
+    return r;
+}

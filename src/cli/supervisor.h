@@ -1,0 +1,34 @@
+/* supervisor.h - starts the roles of a service, keeps their listeners, restarts what dies.
+ *
+ * Holds no state but the listeners and the roles' pids. It is child subreaper, so sandboxes whose
+ * engine died are reaped here. A role that dies is started again after 50 ms, doubling up to 5 s
+ * and back to 50 ms once it has run for 10 s; before the service is ready a death ends the start.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "cli/supervisor_listen.h"
+
+#define SUPERVISOR_POOLS_MAX 32
+
+enum exit_policy { EXIT_BY_SIGNAL, EXIT_KILL, EXIT_KEEP };
+
+struct supervisor_opts {
+    const char *data_dir; /* absolute */
+    struct listen_address listen;
+    const char *domain;                      /* NULL = localhost:PORT */
+    const char *pools[SUPERVISOR_POOLS_MAX]; /* "TEMPLATE=N", NULL-terminated */
+    const char *disk_size;                   /* for the engine, NULL = default */
+    enum exit_policy on_exit;
+    uid_t role_uid;    /* 0 = by instance */
+    size_t n_gateways; /* 1..LISTEN_GATEWAYS_MAX */
+    uint64_t max_timeout_s;
+    uint64_t cpu, memory_mb, disk_mb; /* defaults of a sandbox */
+    uint64_t max_cpu, max_memory_mb, max_disk_mb;
+    uint64_t max_sandboxes; /* 0 = no limit */
+};
+
+/* Runs the service until a signal ends it. Prints the export lines and `ready URL` to stdout. */
+int supervisor_run(const struct supervisor_opts *opts, struct abx_err *err);

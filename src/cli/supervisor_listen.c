@@ -1,0 +1,278 @@
+/* supervisor_listen.c - see supervisor_listen.h. */
+#include "cli/supervisor_listen.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/str.h"
+
+#define BACKLOG 4096
+#define SYSTEMD_FIRST_FD 3
+#define PROC_NET_MAX (4u << 20)
+
+int listen_address_parse(const char *text, struct listen_address *ret, struct abx_err *err)
+{
+    const char *colon = strrchr(text, ':');
+    const char *host = text;
+    size_t n = colon ? (size_t)(colon - text) : 0;
+    struct in6_addr probe;
+    uint64_t port;
+    bool is_v6 = false;
+
+    if (!colon || !str_parse_u64(slice_str(colon + 1), 65535, &port))
+        return err_set(err, ABX_INVALID_ARGUMENT,
+                       "--listen '%s' is not HOST:PORT with a port up to 65535", text);
+    if (n >= 2 && host[0] == '[' && host[n - 1] == ']') {
+        host++;
+        n -= 2;
+        is_v6 = true;
+    }
+    if (n >= sizeof ret->host)
+        return err_set(err, ABX_INVALID_ARGUMENT, "--listen: host is over %zu bytes",
+                       sizeof ret->host - 1);
+    memcpy(ret->host, host, n);
+    ret->host[n] = '\0';
+    if (n == 0)
+        (void)snprintf(ret->host, sizeof ret->host, "0.0.0.0");
+    else if (strcmp(ret->host, "localhost") == 0)
+        (void)snprintf(ret->host, sizeof ret->host, "127.0.0.1");
+    if (inet_pton(is_v6 ? AF_INET6 : AF_INET, ret->host, &probe) != 1)
+        return err_set(
+            err, ABX_INVALID_ARGUMENT,
+            "--listen: '%s' is not an address (names are not looked up; IPv6 in brackets)",
+            ret->host);
+    ret->port = (uint16_t)port;
+    return 0;
+}
+
+static socklen_t address_fill(const struct listen_address *a, struct sockaddr_storage *ss)
+{
+    struct sockaddr_in *v4 = (struct sockaddr_in *)ss;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ss;
+
+    memset(ss, 0, sizeof *ss);
+    if (inet_pton(AF_INET, a->host, &v4->sin_addr) == 1) {
+        v4->sin_family = AF_INET;
+        v4->sin_port = htons(a->port);
+        return sizeof *v4;
+    }
+    (void)inet_pton(AF_INET6, a->host, &v6->sin6_addr);
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons(a->port);
+    return sizeof *v6;
+}
+
+bool listen_address_is_loopback(const struct listen_address *a)
+{
+    return strncmp(a->host, "127.", 4) == 0 || strcmp(a->host, "::1") == 0;
+}
+
+/* The next word of *line, separated by spaces; moves *line behind it. */
+static struct slice next_word(struct slice *line)
+{
+    struct slice word;
+
+    while (line->n > 0 && *line->p == ' ')
+        *line = slice_of(line->p + 1, line->n - 1);
+    word = slice_of(line->p, 0);
+    while (line->n > 0 && *line->p != ' ') {
+        word.n++;
+        *line = slice_of(line->p + 1, line->n - 1);
+    }
+    return word;
+}
+
+/* Inode when one line of /proc/net/tcp is a listener on `want` (":1F90"), else 0. Words: slot, local,
+ * remote, state, queues, timer, retransmits, uid, timeout, inode. */
+static uint64_t line_inode(struct slice line, const char *want)
+{
+    struct slice words[10];
+    size_t n = strlen(want);
+    uint64_t inode = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+        words[i] = next_word(&line);
+    if (!slice_eq_str(words[3], "0A") || words[1].n < n ||
+        memcmp(words[1].p + words[1].n - n, want, n) != 0 ||
+        !str_parse_u64(words[9], UINT64_MAX, &inode))
+        return 0;
+    return inode;
+}
+
+/* Inode of a listening socket on `port` in one of the kernel's tables; 0 if there is none. */
+static uint64_t listener_inode(const char *table, uint16_t port)
+{
+    _cleanup_(buf_done) struct buf b = BUF_INIT(PROC_NET_MAX);
+    uint64_t inode = 0;
+    struct slice text;
+    char want[8];
+
+    if (file_read(AT_FDCWD, table, &b, NULL) < 0)
+        return 0;
+    (void)snprintf(want, sizeof want, ":%04X", port);
+    for (text = buf_slice(&b); text.n > 0 && inode == 0;) {
+        const uint8_t *end = memchr(text.p, '\n', text.n);
+        size_t n = end ? (size_t)(end - text.p) : text.n;
+
+        inode = line_inode(slice_of(text.p, n), want);
+        text = end ? slice_of(end + 1, text.n - n - 1) : slice_of(NULL, 0);
+    }
+    return inode;
+}
+
+static void closedirp(DIR **d)
+{
+    if (*d)
+        (void)closedir(*d);
+}
+
+static bool process_holds(const char *pid, const char *link)
+{
+    _cleanup_(closedirp) DIR *d = NULL;
+    char path[64], target[64];
+    struct dirent *e;
+
+    (void)snprintf(path, sizeof path, "/proc/%.20s/fd", pid);
+    d = opendir(path);
+    while (d && (e = readdir(d)) != NULL) {
+        ssize_t n = readlinkat(dirfd(d), e->d_name, target, sizeof target - 1);
+
+        if (n > 0 && (size_t)n == strlen(link) && memcmp(target, link, (size_t)n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* "process 12 (nginx)" of whoever listens on `port`, or "another process". */
+static void holder_of(uint16_t port, char *to, size_t size)
+{
+    _cleanup_(closedirp) DIR *d = opendir("/proc");
+    uint64_t inode = listener_inode("/proc/net/tcp", port);
+    struct dirent *e;
+    char link[64];
+
+    (void)snprintf(to, size, "another process");
+    if (inode == 0)
+        inode = listener_inode("/proc/net/tcp6", port);
+    (void)snprintf(link, sizeof link, "socket:[%llu]", (unsigned long long)inode);
+    while (inode != 0 && d && (e = readdir(d)) != NULL) {
+        _cleanup_(buf_done) struct buf comm = BUF_INIT(64);
+        char path[64];
+        uint64_t pid;
+
+        if (!str_parse_u64(slice_str(e->d_name), UINT32_MAX, &pid) ||
+            !process_holds(e->d_name, link))
+            continue;
+        (void)snprintf(path, sizeof path, "/proc/%.20s/comm", e->d_name);
+        if (file_read(AT_FDCWD, path, &comm, NULL) == 0 && comm.len > 0)
+            (void)snprintf(to, size, "process %.20s (%.*s)", e->d_name, (int)comm.len - 1,
+                           (const char *)buf_data(&comm));
+        return;
+    }
+}
+
+static int listen_one(struct listen_address *a, bool is_shared, int *ret_fd, struct abx_err *err)
+{
+    struct sockaddr_storage ss;
+    socklen_t len = address_fill(a, &ss);
+    _cleanup_(closep) int fd = socket(ss.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int one = 1;
+
+    if (fd < 0)
+        return err_sys(err, errno, "socket");
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) < 0 ||
+        (is_shared && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one) < 0))
+        return err_sys(err, errno, "socket options");
+    if (bind(fd, (struct sockaddr *)&ss, len) < 0 || listen(fd, BACKLOG) < 0) {
+        char holder[96];
+
+        if (errno != EADDRINUSE)
+            return err_sys(err, errno, "listen on %s port %u", a->host, a->port);
+        holder_of(a->port, holder, sizeof holder);
+        return err_set(err, ABX_FAILED_PRECONDITION,
+                       "port %u on %s is taken by %s: stop it or choose another --listen", a->port,
+                       a->host, holder);
+    }
+    if (a->port == 0) {
+        len = sizeof ss;
+        if (getsockname(fd, (struct sockaddr *)&ss, &len) < 0)
+            return err_sys(err, errno, "getsockname");
+        a->port = ntohs(ss.ss_family == AF_INET ? ((struct sockaddr_in *)&ss)->sin_port
+                                                : ((struct sockaddr_in6 *)&ss)->sin6_port);
+    }
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
+/* The socket that systemd passed (sd_listen_fds(3)), -EBADF when it passed none. */
+static int systemd_fd(void)
+{
+    const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
+    uint64_t v, n;
+
+    if (!pid || !fds || !str_parse_u64(slice_str(pid), UINT32_MAX, &v) || v != (uint64_t)getpid() ||
+        !str_parse_u64(slice_str(fds), 1024, &n) || n < 1)
+        return -EBADF;
+    return SYSTEMD_FIRST_FD;
+}
+
+int listen_public(struct listen_address *address, size_t n, int *ret_fds, struct abx_err *err)
+{
+    int inherited = systemd_fd();
+    int first = -EBADF;
+    int r;
+
+    for (size_t i = 0; i < n; i++)
+        ret_fds[i] = -EBADF;
+    if (inherited >= 0) {
+        for (size_t i = 0; i < n; i++) {
+            ret_fds[i] = fcntl(inherited, F_DUPFD_CLOEXEC, SYSTEMD_FIRST_FD);
+            if (ret_fds[i] < 0)
+                return err_sys(err, errno, "socket passed by systemd");
+        }
+        return 0;
+    }
+    /* A first try without SO_REUSEPORT: two services of one uid would share the port in silence. */
+    r = listen_one(address, false, &first, err);
+    if (r < 0)
+        return r;
+    fd_close(first);
+    for (size_t i = 0; i < n; i++) {
+        r = listen_one(address, true, &ret_fds[i], err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+int listen_unix(int dirfd, const char *name, int type, uid_t uid, int *ret_fd, struct abx_err *err)
+{
+    _cleanup_(closep) int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct sockaddr_un un = { .sun_family = AF_UNIX };
+
+    if (fd < 0)
+        return err_sys(err, errno, "socket");
+    /* By the folder's fd: a data dir's path may be longer than sun_path. */
+    if (snprintf(un.sun_path, sizeof un.sun_path, "/proc/self/fd/%d/%s", dirfd, name) >=
+        (int)sizeof un.sun_path)
+        return err_set(err, ABX_INTERNAL, "socket name '%s' is too long", name);
+    if (unlinkat(dirfd, name, 0) < 0 && errno != ENOENT)
+        return err_sys(err, errno, "remove '%s'", name);
+    if (bind(fd, (struct sockaddr *)&un, sizeof un) < 0 || listen(fd, BACKLOG) < 0)
+        return err_sys(err, errno, "listen on '%s'", name);
+    if (fchownat(dirfd, name, uid, uid, AT_SYMLINK_NOFOLLOW) < 0 ||
+        fchmodat(dirfd, name, 0600, 0) < 0)
+        return err_sys(err, errno, "owner of '%s'", name);
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}

@@ -1,0 +1,124 @@
+/* supervisor_role.c - see supervisor_role.h. */
+#include "cli/supervisor_role.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/str.h"
+#include "cli/cli.h"
+
+#define ARGS_MAX_BYTES (64u << 10)
+#define BACKOFF_FIRST_NS (50 * NSEC_PER_MSEC)
+#define BACKOFF_LAST_NS (5 * NSEC_PER_SEC)
+#define STABLE_NS (10 * NSEC_PER_SEC)
+
+extern char **environ;
+
+int role_init(struct role *role, const char *program, struct abx_err *err)
+{
+    int r;
+
+    *role = (struct role){ .name = program, .backoff_ns = BACKOFF_FIRST_NS };
+    buf_init(&role->args, ARGS_MAX_BYTES);
+    r = cli_libexec(program, role->path, sizeof role->path, err);
+    if (r == 0 && buf_append(&role->args, program, strlen(program) + 1) != BUF_OK)
+        r = err_oom(err);
+    return r;
+}
+
+void role_done(struct role *role)
+{
+    buf_done(&role->args);
+}
+
+void role_arg(struct role *role, const char *option, const char *fmt, ...)
+{
+    char value[8192];
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = vsnprintf(value, sizeof value, fmt, ap);
+    va_end(ap);
+    if (n < 0 || (size_t)n >= sizeof value ||
+        buf_append(&role->args, option, strlen(option) + 1) != BUF_OK ||
+        buf_append(&role->args, value, (size_t)n + 1) != BUF_OK)
+        role->is_bad = true;
+}
+
+void role_arg_fd(struct role *role, const char *option, int fd)
+{
+    if (role->n_fds == ROLE_FDS_MAX)
+        role->is_bad = true;
+    else
+        role->fds[role->n_fds++] = fd;
+    role_arg(role, option, "%d", fd);
+}
+
+int role_finish(struct role *role, struct abx_err *err)
+{
+    char *p = (char *)buf_data(&role->args);
+    char *end = p + role->args.len;
+    size_t n = 0;
+
+    for (; p < end && n < ROLE_ARGS_MAX; p += strlen(p) + 1)
+        role->argv[n++] = p;
+    if (p < end || role->is_bad)
+        return err_set(err, ABX_INVALID_ARGUMENT, "too many or too long arguments for %s",
+                       role->name);
+    role->argv[n] = NULL;
+    return 0;
+}
+
+/* Between fork and exec: only async-signal-safe calls. */
+_Noreturn static void child_exec(const struct role *role, int null_fd)
+{
+    sigset_t none;
+
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)setpgid(0, 0); /* Ctrl-C reaches the supervisor alone */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (dup2(null_fd, STDIN_FILENO) < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+        _exit(126);
+    for (size_t i = 0; i < role->n_fds; i++)
+        if (fd_set_cloexec(role->fds[i], false) < 0)
+            _exit(126);
+    (void)execve(role->path, role->argv, environ);
+    _exit(127);
+}
+
+int role_start(struct role *role, struct abx_err *err)
+{
+    _cleanup_(closep) int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    pid_t pid;
+
+    role->restart_at_ns = time_mono_ns() + role->backoff_ns;
+    if (null_fd < 0)
+        return err_sys(err, errno, "open '/dev/null'");
+    pid = fork();
+    if (pid < 0)
+        return err_sys(err, errno, "start %s", role->name);
+    if (pid == 0)
+        child_exec(role, null_fd);
+    role->pid = pid;
+    role->started_ns = time_mono_ns();
+    return 0;
+}
+
+void role_ended(struct role *role)
+{
+    int64_t now = time_mono_ns();
+
+    role->pid = 0;
+    if (now - role->started_ns >= STABLE_NS)
+        role->backoff_ns = BACKOFF_FIRST_NS;
+    role->restart_at_ns = now + role->backoff_ns;
+    role->backoff_ns = MIN(role->backoff_ns * 2, BACKOFF_LAST_NS);
+}

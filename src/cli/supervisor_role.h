@@ -1,0 +1,36 @@
+/* supervisor_role.h - one child program: its arguments, its inherited sockets, its restarts. */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+#define ROLE_ARGS_MAX 96
+#define ROLE_FDS_MAX 8
+
+struct role {
+    const char *name; /* program in libexec */
+    char path[4096];
+    struct buf args;               /* NUL-separated */
+    char *argv[ROLE_ARGS_MAX + 1]; /* into args, after role_finish */
+    int fds[ROLE_FDS_MAX];         /* borrowed; stay open in the child under the same numbers */
+    size_t n_fds;
+    bool is_bad; /* an argument did not fit */
+    pid_t pid;   /* 0 = not running */
+    int64_t started_ns, restart_at_ns, backoff_ns;
+};
+
+int role_init(struct role *role, const char *program, struct abx_err *err);
+void role_done(struct role *role);
+/* Adds an option and its formatted value. */
+void role_arg(struct role *role, const char *option, const char *fmt, ...) _printf_(3, 4);
+/* Adds an option with an fd number that the child inherits. */
+void role_arg_fd(struct role *role, const char *option, int fd);
+/* After the last argument; an argument list that did not fit fails here. */
+int role_finish(struct role *role, struct abx_err *err);
+
+/* Forks and executes it; sets the time of the next try when that fails. */
+int role_start(struct role *role, struct abx_err *err);
+/* Its process was reaped: plans the restart. */
+void role_ended(struct role *role);

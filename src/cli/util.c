@@ -1,0 +1,139 @@
+/* util.c - messages, paths and option values of the commands. See cli.h. */
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/path.h"
+#include "base/str.h"
+#include "cli/cli.h"
+
+int cli_fail(const struct abx_err *err)
+{
+    int status = err_exit_status(err);
+
+    (void)fprintf(stderr, "abx: %s\n", err->msg);
+    return status ? status : 1;
+}
+
+int cli_usage(const char *command, const char *fmt, ...)
+{
+    va_list ap;
+
+    (void)fprintf(stderr, "abx %s: ", command);
+    va_start(ap, fmt);
+    (void)vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    (void)fprintf(stderr, "\nTry 'abx %s --help'.\n", command);
+    return 2;
+}
+
+int cli_libexec(const char *program, char *to, size_t size, struct abx_err *err)
+{
+    const char *dir = getenv("ABX_LIBEXEC_DIR");
+    char self[PATH_MAX], beside[PATH_MAX + 16];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    char *slash;
+
+    if (dir) {
+        if (!path_join(to, size, dir, program) || access(to, X_OK) < 0)
+            return err_set(err, ABX_NOT_FOUND, "%s is not in ABX_LIBEXEC_DIR (%s)", program, dir);
+        return 0;
+    }
+    if (n < 0)
+        return err_sys(err, errno, "readlink '/proc/self/exe'");
+    self[n] = '\0';
+    slash = strrchr(self, '/');
+    if (slash)
+        *slash = '\0';
+    if (path_join(beside, sizeof beside, self, "libexec") && path_join(to, size, beside, program) &&
+        access(to, X_OK) == 0)
+        return 0;
+    if (path_join(to, size, ABX_LIBEXEC_DIR, program) && access(to, X_OK) == 0)
+        return 0;
+    return err_set(err, ABX_NOT_FOUND, "%s is neither in %s nor in %s: is the build complete?",
+                   program, beside, ABX_LIBEXEC_DIR);
+}
+
+int cli_absolute(const char *path, char *to, size_t size, struct abx_err *err)
+{
+    char cwd[PATH_MAX];
+    size_t n;
+
+    if (path[0] == '/') {
+        if (!path_join(to, size, path, ""))
+            return err_set(err, ABX_INVALID_ARGUMENT, "path '%.64s...' is too long", path);
+    } else if (!getcwd(cwd, sizeof cwd)) {
+        return err_sys(err, errno, "working directory");
+    } else if (!path_join(to, size, cwd, path)) {
+        return err_set(err, ABX_INVALID_ARGUMENT, "path '%.64s...' is too long", path);
+    }
+    for (n = strlen(to); n > 1 && to[n - 1] == '/'; n--)
+        to[n - 1] = '\0';
+    return 0;
+}
+
+int cli_parse_size(const char *option, const char *text, uint64_t *ret, struct abx_err *err)
+{
+    static const char units[] = "KMGT";
+    size_t n = strlen(text);
+    const char *unit = n > 0 ? strchr(units, text[n - 1] & ~0x20) : NULL;
+    uint64_t v, factor = 1;
+
+    if (unit && *unit && text[n - 1] >= 'A') {
+        factor = UINT64_C(1) << (10 * (unit - units + 1));
+        n--;
+    }
+    if (!str_parse_u64(slice_of(text, n), UINT64_MAX, &v) || __builtin_mul_overflow(v, factor, &v))
+        return err_set(err, ABX_INVALID_ARGUMENT,
+                       "%s '%s' is not a size: a whole number with K, M, G or T, like 10G", option,
+                       text);
+    *ret = v;
+    return 0;
+}
+
+int cli_parse_number(const char *option, const char *text, uint64_t min, uint64_t max,
+                     uint64_t *ret, struct abx_err *err)
+{
+    uint64_t v;
+
+    if (!str_parse_u64(slice_str(text), max, &v) || v < min)
+        return err_set(err, ABX_INVALID_ARGUMENT, "%s '%s' is not a whole number from %llu to %llu",
+                       option, text, (unsigned long long)min, (unsigned long long)max);
+    *ret = v;
+    return 0;
+}
+
+int cli_parse_duration(const char *option, const char *text, uint64_t *ret_s, struct abx_err *err)
+{
+    size_t n = strlen(text);
+    uint64_t v, factor = 1;
+
+    switch (n > 0 ? text[n - 1] : 0) {
+    case 's':
+        n--;
+        break;
+    case 'm':
+        factor = 60;
+        n--;
+        break;
+    case 'h':
+        factor = 3600;
+        n--;
+        break;
+    case 'd':
+        factor = 86400;
+        n--;
+        break;
+    default:
+        break;
+    }
+    if (!str_parse_u64(slice_of(text, n), UINT64_MAX, &v) ||
+        __builtin_mul_overflow(v, factor, &v) || v == 0 || v > INT32_MAX)
+        return err_set(err, ABX_INVALID_ARGUMENT,
+                       "%s '%s' is not a duration: seconds, or a number with s, m, h or d", option,
+                       text);
+    *ret_s = v;
+    return 0;
+}

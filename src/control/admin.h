@@ -1,0 +1,26 @@
+/* admin.h - operations of the admin socket (SEQPACKET, Frame.admin / admin_reply, uid 0 only).
+ *
+ * A request is a JSON object with "op"; the answer is a JSON object, on failure
+ * {"error":{"code":"not_found","message":"..."}}. The same operations run without a service by
+ * `abx-control --data-dir D --admin`: one request on standard input, one answer on standard output,
+ * under the owner of the database (root drops to it first); those marked (running) answer
+ * `unavailable` then.
+ *
+ *   info                                      -> {"release","instance","engine_up":bool,"sandboxes":N}
+ *   key.create {name?, scopes?:[str], expires_in_s?, team?}
+ *                                             -> {"id","key","name","created_at"}: the only time that
+ *                                                the key itself is told
+ *   key.list                                  -> {"keys":[{"id","name","prefix","scopes","team",
+ *                                                "created_at","last_used_at","expires_at","revoked_at"}]}
+ *   key.revoke {id}                           -> {"id"}; id or the key itself; open requests finish
+ *   template.list           (running)         -> {"templates":[{"name","digest","created_at",
+ *                                                "size_bytes","suite"}]}
+ *   audit {repair?:bool}    (running)         -> {"findings":[str],"repaired":N}
+ *
+ * Times are RFC 3339 or null.
+ */
+#pragma once
+
+#include <jansson.h>
+
+#include "base/err.h"

@@ -1,0 +1,120 @@
+/* test_supervisor_listen.c - listen addresses, shared listeners, unix sockets. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/fd.h"
+#include "cli/supervisor_listen.h"
+
+static void address_forms(void **state)
+{
+    static const struct {
+        const char *text, *host;
+        uint16_t port;
+        bool is_loopback;
+    } good[] = {
+        { "127.0.0.1:8490", "127.0.0.1", 8490, true },
+        { "localhost:1", "127.0.0.1", 1, true },
+        { "[::1]:8490", "::1", 8490, true },
+        { "0.0.0.0:80", "0.0.0.0", 80, false },
+        { ":80", "0.0.0.0", 80, false },
+        { "127.0.0.1:0", "127.0.0.1", 0, true },
+    };
+    static const char *const bad[] = {
+        "",
+        "8490",
+        "127.0.0.1",
+        "127.0.0.1:",
+        "127.0.0.1:65536",
+        "127.0.0.1:-1",
+        "example.com:80",
+        "::1:80",
+        "[::1:80",
+        "[127.0.0.1]:80",
+        "1.2.3.4.5:80",
+    };
+    struct listen_address a;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+        assert_int_equal(listen_address_parse(good[i].text, &a, NULL), 0);
+        assert_string_equal(a.host, good[i].host);
+        assert_int_equal(a.port, good[i].port);
+        assert_int_equal(listen_address_is_loopback(&a), good[i].is_loopback);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        struct abx_err err;
+
+        assert_int_equal(listen_address_parse(bad[i], &a, &err), ABX_INVALID_ARGUMENT);
+        assert_non_null(strstr(err.msg, "--listen"));
+    }
+}
+
+static void sockets_share_the_port_that_was_chosen(void **state)
+{
+    struct listen_address a = { .host = "127.0.0.1" };
+    int fds[3];
+
+    (void)state;
+    assert_int_equal(listen_public(&a, 3, fds, NULL), 0);
+    assert_int_not_equal(a.port, 0);
+    for (size_t i = 0; i < 3; i++)
+        fd_close(fds[i]);
+}
+
+static void taken_port_names_its_holder(void **state)
+{
+    struct listen_address a = { .host = "127.0.0.1" }, b;
+    struct abx_err err;
+    char pid[32];
+    int fd, second;
+
+    (void)state;
+    assert_int_equal(listen_public(&a, 1, &fd, NULL), 0);
+    b = a;
+    assert_int_equal(listen_public(&b, 1, &second, &err), ABX_FAILED_PRECONDITION);
+    (void)snprintf(pid, sizeof pid, "process %ld (test_cli", (long)getpid());
+    assert_non_null(strstr(err.msg, pid));
+    fd_close(fd);
+}
+
+static void unix_socket_replaces_a_stale_one(void **state)
+{
+    char dir[] = "/tmp/abx-listen-XXXXXX";
+    struct stat st;
+    int dirfd, first, second;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(listen_unix(dirfd, "s", SOCK_STREAM, geteuid(), &first, NULL), 0);
+    fd_close(first);
+    assert_int_equal(listen_unix(dirfd, "s", SOCK_SEQPACKET, geteuid(), &second, NULL), 0);
+    assert_int_equal(fstatat(dirfd, "s", &st, 0), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    fd_close(second);
+    (void)unlinkat(dirfd, "s", 0);
+    fd_close(dirfd);
+    (void)rmdir(dir);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(address_forms),
+        cmocka_unit_test(sockets_share_the_port_that_was_chosen),
+        cmocka_unit_test(taken_port_names_its_holder),
+        cmocka_unit_test(unix_socket_replaces_a_stale_one),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
