@@ -7,6 +7,14 @@
 
 #include "base/err.h"
 
+/* Address of the sandbox in its own namespace. */
+#define NETNS_OWN_ADDRESS "169.254.0.21"
+
+/* Calls `fn` inside the namespace `netns_fd` and returns its result. Only the calling thread moves;
+ * it aborts if the way back fails, and `fn` runs in no other case than inside. */
+int netns_call(int netns_fd, int (*fn)(void *user, struct abx_err *err), void *user,
+               struct abx_err *err);
+
 /* Makes one; the calling thread is back in its own namespace afterwards (aborts if the way back
  * fails). fd owned by the caller. */
 int netns_create(int *ret_fd, struct abx_err *err);
@@ -15,9 +23,11 @@ int netns_create(int *ret_fd, struct abx_err *err);
 int netns_socket(int netns_fd, int domain, int type, int protocol, int *ret_fd,
                  struct abx_err *err);
 
-/* A listening TCP socket on [::]:port (dual stack; 0.0.0.0 when the host has no IPv6) inside. */
+/* A listening, non-blocking TCP socket on [::]:port (dual stack; 0.0.0.0 when the host has no IPv6)
+ * inside. */
 int netns_listen_tcp(int netns_fd, uint16_t port, int backlog, int *ret_fd, struct abx_err *err);
-/* A listening abstract SEQPACKET socket `name` inside: the guest's control channel. */
+/* A listening, non-blocking abstract SEQPACKET socket `name` (1 to 107 bytes) inside: the guest's
+ * control channel. */
 int netns_listen_control(int netns_fd, const char *name, int *ret_fd, struct abx_err *err);
 /* Connects to it from outside (never blocks: EAGAIN is UNAVAILABLE). */
 int netns_connect_control(int netns_fd, const char *name, int *ret_fd, struct abx_err *err);
