@@ -11,19 +11,24 @@
 #include <uv.h>
 
 #include "base/err.h"
+#include "net/http_server.h"
 #include "wire/http1.h"
 
 struct http_conn;
 
 struct http_conn_events {
-    /* Response head (also 1xx except 100 and 101-upgrades; final ones once). */
+    /* Response head: 1xx except 100, then the final one; after a 101 that the request asked for on_body
+     * carries raw bytes, write sends raw bytes and end half-closes. */
     void (*on_head)(void *user, struct http_conn *c, const struct http1_head *head);
+    /* Only while reading is on, the end of an empty body too. Reading is off when a request starts. */
     void (*on_body)(void *user, struct http_conn *c, struct slice data, bool is_end);
+    /* As on the server; also once when the connection has been made. */
     void (*on_writable)(void *user, struct http_conn *c);
     /* Exchange over: err->code 0 and reusable (idle) or not; else what failed. is_safe_to_retry: no
      * byte of the request can have reached the server (connect failed, or an idle connection was
      * already closed by the peer before anything came back and nothing but a resendable head was
-     * sent). Free or reuse the connection here. */
+     * sent; also GET, HEAD and OPTIONS on such a connection when the order cannot be told). Free or
+     * reuse the connection here. */
     void (*on_done)(void *user, struct http_conn *c, const struct abx_err *err, bool is_reusable,
                     bool is_safe_to_retry);
 };
@@ -42,9 +47,12 @@ int http_conn_new(const struct http_conn_opts *opts, struct http_conn **ret, str
 void http_conn_free(struct http_conn *c);
 DEFINE_CLEANUP(struct http_conn *, http_conn_free)
 bool http_conn_is_idle(const struct http_conn *c);
+bool http_conn_is_connected(const struct http_conn *c);
 
 /* Starts a request on a new or idle connection. `length`: body bytes, HTTP_LENGTH_UNKNOWN =
- * chunked. Fields are copied; Content-Length, Transfer-Encoding and Connection are added here. */
+ * chunked. Fields are copied; Content-Length, Transfer-Encoding and Connection are added here, so
+ * hop-by-hop fields but Upgrade are refused. UNAVAILABLE: the server has closed the idle connection
+ * meanwhile, nothing was sent, free it and take another. */
 int http_conn_request(struct http_conn *c, struct slice method, struct slice target,
                       const struct http1_field *fields, size_t n_fields, uint64_t length,
                       const struct http_conn_events *events, void *user, struct abx_err *err);

@@ -185,12 +185,12 @@ size_t http_exchange_write(struct http_exchange *ex, struct slice s)
         http_exchange_abort(ex); /* the handler broke its word about the length */
         return s.n;
     }
-    if (n < s.n) {
+    if (n > 0)
+        write_all(ex, (struct slice){ s.p, n }, false);
+    if (n < s.n || ex->session->sock.out.len > HTTP_OUT_MAX / 2) {
         ex->wants_writable = true;
         sock_kick(&ex->session->sock);
     }
-    if (n > 0)
-        write_all(ex, (struct slice){ s.p, n }, false);
     return n;
 }
 

@@ -23,7 +23,8 @@ struct http_exchange_events {
     /* Body bytes, borrowed for the call; is_end with the last ones (n may be 0). Only while reading
      * is on (http_exchange_read). */
     void (*on_body)(void *user, struct http_exchange *ex, struct slice data, bool is_end);
-    /* After a short write: there is room again. */
+    /* After a write that was short or left the queue more than half full: there is room again (at
+     * least half of HTTP_OUT_MAX). */
     void (*on_writable)(void *user, struct http_exchange *ex);
     /* The exchange is over. why->code 0: response fully handed to the kernel; else the peer went away
      * or the server is stopping. Free what belongs to it here. */

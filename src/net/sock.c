@@ -117,9 +117,15 @@ void sock_watch(struct sock *s, unsigned what)
         want |= UV_WRITABLE;
     if (want == 0) /* stay registered: resets are reported whatever is asked for */
         want = UV_PRIORITIZED;
+    if (what & SOCK_QUIET)
+        want = -1;
     if (want == s->watched)
         return;
     s->watched = want;
+    if (want < 0) {
+        (void)uv_poll_stop(&s->poll);
+        return;
+    }
     (void)uv_poll_start(&s->poll, want, on_poll);
 }
 

@@ -24,6 +24,7 @@ enum sock_event {
     SOCK_HANGUP = 4, /* the peer has closed its side, or both */
     SOCK_DEADLINE = 8,
     SOCK_KICKED = 16,
+    SOCK_QUIET = 32, /* only for sock_watch: nothing at all, not even resets */
 };
 
 #define SOCK_READ_MAX (64u << 10) /* most bytes of one sock_read */
@@ -51,7 +52,8 @@ struct sock {
 /* Takes `fd` (made non-blocking) whatever the result. `s` needs no preparation. */
 int sock_init(struct sock *s, uv_loop_t *loop, int fd, void (*on_event)(struct sock *, unsigned),
               void (*on_free)(struct sock *), struct abx_err *err);
-/* Asks for events: a set of SOCK_READABLE and SOCK_HANGUP; SOCK_WRITABLE is added while blocked. */
+/* Asks for events: a set of SOCK_READABLE and SOCK_HANGUP; SOCK_WRITABLE is added while blocked.
+ * Resets are reported (as all three) whatever is asked for, except with SOCK_QUIET. */
 void sock_watch(struct sock *s, unsigned what);
 /* Bytes read, borrowed until the next read of any socket; 0 at the end of the stream, -errno else
  * (-EAGAIN when nothing is there). */
