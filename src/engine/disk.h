@@ -2,9 +2,13 @@
  *
  * Kinds: the data dir itself when it is btrfs (or xfs with reflink and project quota); else one
  * sparse btrfs (else xfs) image mounted by loop below <data-dir>/pool; else a plain folder without
- * limit. The pool is root 0700, nosuid,nodev where it is a mount of its own.
+ * limit. <data-dir>/pool is root 0700, nosuid,nodev where it is a mount of its own.
  *
  *     <pool>/uppers/<id>/{u,w}   <pool>/trash/<random>
+ *
+ * <pool>, disk_pool_path(), is <data-dir>/pool/fs for an image (<data-dir>/pool/disk.img), else
+ * <data-dir>/pool. Files of the image belong to host root with no mapping: sandboxes see them
+ * through idmapped clones. Calls take a millisecond at most unless their comment says otherwise.
  */
 #pragma once
 
@@ -17,25 +21,33 @@ enum disk_kind { DISK_PLAIN, DISK_BTRFS, DISK_BTRFS_IMAGE, DISK_XFS, DISK_XFS_IM
 struct disk_opts {
     const char *data_dir; /* absolute */
     const char *instance;
-    uint64_t size_bytes; /* of the image when one is made; 0 = 80 % of what is free, sparse */
+    /* Of the image: made so large (sparse), grown to it when it is smaller, never shrunk. 0 = as it
+     * is, and 80 % of what is free for a new one. */
+    uint64_t size_bytes;
 };
 
-/* Opens or makes the pool and mounts it if it is an image. Refuses a pool that others can enter. */
+/* Opens or makes the pool and mounts it if it is an image (once: what is mounted from an earlier
+ * run is used). Takes a second for a new image. Refuses a pool that others can enter. */
 int disk_pool_open(const struct disk_opts *opts, struct disk_pool **ret, struct abx_err *err);
 /* Forgets the pool; what is mounted stays unless disk_pool_unmount was called. */
 void disk_pool_free(struct disk_pool *p);
 DEFINE_CLEANUP(struct disk_pool *, disk_pool_free)
+/* FAILED_PRECONDITION while something uses the mount; without an image there is nothing to do. */
 int disk_pool_unmount(struct disk_pool *p, struct abx_err *err);
 enum disk_kind disk_pool_kind(const struct disk_pool *p);
 const char *disk_kind_name(enum disk_kind kind);
 bool disk_pool_is_limited(const struct disk_pool *p);
 const char *disk_pool_path(const struct disk_pool *p);
+/* Why it is a plain folder and not one of the limited kinds; "" for those. Valid as long as `p`. */
+const char *disk_pool_why_plain(const struct disk_pool *p);
 
-/* Makes <pool>/uppers/<id>/{u,w} limited to `limit_bytes` (0 = none). */
+/* Makes <pool>/uppers/<id>/{u,w} limited to `limit_bytes` (0 = none; in a plain folder never). */
 int disk_upper_create(struct disk_pool *p, const char *id, uint64_t limit_bytes,
                       struct abx_err *err);
 int disk_upper_set_limit(struct disk_pool *p, const char *id, uint64_t limit_bytes,
                          struct abx_err *err);
+/* What it takes, without what was written in the last moments (btrfs counts at its commits, at most
+ * 30 s apart). UNIMPLEMENTED in a plain folder. */
 int disk_upper_usage(struct disk_pool *p, const char *id, uint64_t *ret_bytes, struct abx_err *err);
 /* Renames the upper into trash/ (fast); missing is fine. */
 int disk_upper_trash(struct disk_pool *p, const char *id, struct abx_err *err);

@@ -1,6 +1,6 @@
 /* limits_tool.c - cgroup.h and disk.h by hand, for tests/system/test_limits.py and the QEMU test.
  *
- * usage: limits_tool INSTANCE [v1] [DATA_DIR [SIZE_MB]]
+ * usage: limits_tool INSTANCE [v1]
  * Reads one command per line, answers each with one line: "ok US VALUE..." (US = microseconds the
  * library call took) or "err CODE TEXT". Ends at end of input.
  */
@@ -19,11 +19,14 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "engine/cgroup_internal.h"
+#include "engine/disk.h"
 
 #define WORDS_MAX 16
 
 struct tool {
+    const char *instance;
     struct cgroup_tree *tree;
+    struct disk_pool *pool;
     int64_t us;
     char value[4096]; /* what the command has to say */
 };
@@ -258,13 +261,92 @@ static int cmd_remove_tree(struct tool *t, char **arg, struct abx_err *err)
     return TIMED(t, cgroup_tree_remove(t->tree, err));
 }
 
+/* pool DATA_DIR SIZE_MB: opens it; kind, path and why it is plain. */
+static int cmd_pool(struct tool *t, char **arg, struct abx_err *err)
+{
+    struct disk_opts opts = { .data_dir = arg[0],
+                              .instance = t->instance,
+                              .size_bytes = number(arg[1]) << 20 };
+    int r;
+
+    if (t->pool)
+        disk_pool_free(TAKE_PTR(t->pool));
+    r = TIMED(t, disk_pool_open(&opts, &t->pool, err));
+    if (r == 0)
+        (void)snprintf(t->value, sizeof t->value, "%s %s %s",
+                       disk_kind_name(disk_pool_kind(t->pool)), disk_pool_path(t->pool),
+                       disk_pool_why_plain(t->pool));
+    return r;
+}
+
+/* upper ID LIMIT_KB */
+static int cmd_upper(struct tool *t, char **arg, struct abx_err *err)
+{
+    return TIMED(t, disk_upper_create(t->pool, arg[0], number(arg[1]) << 10, err));
+}
+
+static int cmd_upper_limit(struct tool *t, char **arg, struct abx_err *err)
+{
+    return TIMED(t, disk_upper_set_limit(t->pool, arg[0], number(arg[1]) << 10, err));
+}
+
+static int cmd_upper_usage(struct tool *t, char **arg, struct abx_err *err)
+{
+    uint64_t bytes = 0;
+    int r = TIMED(t, disk_upper_usage(t->pool, arg[0], &bytes, err));
+
+    (void)snprintf(t->value, sizeof t->value, "%llu", (unsigned long long)bytes);
+    return r;
+}
+
+static int cmd_trash(struct tool *t, char **arg, struct abx_err *err)
+{
+    return TIMED(t, disk_upper_trash(t->pool, arg[0], err));
+}
+
+static int cmd_empty(struct tool *t, char **arg, struct abx_err *err)
+{
+    return TIMED(t, disk_trash_empty(t->pool, err));
+}
+
+static int cmd_uppers(struct tool *t, char **arg, struct abx_err *err)
+{
+    return TIMED(t, disk_upper_each(t->pool, add_id, t, err));
+}
+
+static int cmd_unmount(struct tool *t, char **arg, struct abx_err *err)
+{
+    return TIMED(t, disk_pool_unmount(t->pool, err));
+}
+
 static const struct command commands[] = {
-    { "mode", 0, cmd_mode },     { "create", 5, cmd_create }, { "limits", 4, cmd_limits },
-    { "run", 3, cmd_run },       { "fork", 1, cmd_fork },     { "attach", 3, cmd_attach },
-    { "wait", 2, cmd_wait },     { "freeze", 3, cmd_freeze }, { "kill", 2, cmd_kill },
-    { "remove", 1, cmd_remove }, { "usage", 1, cmd_usage },   { "has", 2, cmd_has },
-    { "adopt", 1, cmd_adopt },   { "each", 0, cmd_each },     { "remove-tree", 0, cmd_remove_tree },
+    { "mode", 0, cmd_mode },
+    { "create", 5, cmd_create },
+    { "limits", 4, cmd_limits },
+    { "run", 3, cmd_run },
+    { "fork", 1, cmd_fork },
+    { "attach", 3, cmd_attach },
+    { "wait", 2, cmd_wait },
+    { "freeze", 3, cmd_freeze },
+    { "kill", 2, cmd_kill },
+    { "remove", 1, cmd_remove },
+    { "usage", 1, cmd_usage },
+    { "has", 2, cmd_has },
+    { "adopt", 1, cmd_adopt },
+    { "each", 0, cmd_each },
+    { "remove-tree", 0, cmd_remove_tree },
+    { "pool", 2, cmd_pool },
+    { "upper", 2, cmd_upper },
+    { "upper-limit", 2, cmd_upper_limit },
+    { "upper-usage", 1, cmd_upper_usage },
+    { "trash", 1, cmd_trash },
+    { "empty", 0, cmd_empty },
+    { "uppers", 0, cmd_uppers },
+    { "unmount", 0, cmd_unmount },
 };
+
+#define FIRST_OF_POOL 16 /* these need `pool` before */
+_Static_assert(ARRAY_SIZE(commands) == FIRST_OF_POOL + 7, "see above");
 
 static int dispatch(struct tool *t, char *line, struct abx_err *err)
 {
@@ -277,14 +359,15 @@ static int dispatch(struct tool *t, char *line, struct abx_err *err)
     if (n == 0)
         return err_set(err, ABX_INVALID_ARGUMENT, "empty line");
     for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-        if (strcmp(word[0], commands[i].name) == 0 && n - 1 >= commands[i].n_args)
+        if (strcmp(word[0], commands[i].name) == 0 && n - 1 >= commands[i].n_args &&
+            (t->pool || i < FIRST_OF_POOL))
             return commands[i].run(t, word + 1, err);
     return err_set(err, ABX_INVALID_ARGUMENT, "no such command: %s with %d words", word[0], n - 1);
 }
 
 int main(int argc, char **argv)
 {
-    struct tool t = { 0 };
+    struct tool t = { .instance = argv[1] };
     struct abx_err err;
     char line[4096];
     struct cgroup_open_opts opts = { .without_v2 = argc > 2 && strcmp(argv[2], "v1") == 0 };
@@ -311,6 +394,7 @@ int main(int argc, char **argv)
             printf("ok %lld %s\n", (long long)t.us, t.value);
         (void)fflush(stdout);
     }
+    disk_pool_free(t.pool);
     cgroup_tree_free(t.tree);
     return 0;
 }

@@ -1,0 +1,527 @@
+/* disk.c - choice of the pool's kind, its checks, uppers and trash; see disk.h.
+ *
+ * Two engines never open one pool at once (they hold a lock of the data dir), but opening takes a lock
+ * of its own all the same, because mounting an image twice destroys it.
+ */
+#include "engine/disk.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "engine/disk_internal.h"
+
+#define XFS_MAGIC 0x58465342
+
+static const char *const tool_dirs[] = { "/usr/sbin", "/sbin", "/usr/bin", "/bin" };
+
+static bool find_tool(const char *name, char *to, size_t size)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(tool_dirs); i++)
+        if (path_join(to, size, tool_dirs[i], name) && access(to, X_OK) == 0)
+            return true;
+    return false;
+}
+
+bool disk_has_tool(const char *name)
+{
+    char path[PATH_MAX];
+
+    return find_tool(name, path, sizeof path);
+}
+
+/* Waits for the child with a deadline; its wait status. */
+static int wait_child(pid_t pid, int timeout_ms, int *ret_status, struct abx_err *err)
+{
+    _cleanup_(closep) int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct pollfd p = { .fd = pidfd, .events = POLLIN };
+    bool ended = pidfd >= 0 && poll(&p, 1, timeout_ms) == 1;
+
+    if (!ended)
+        (void)kill(pid, SIGKILL);
+    if (waitpid(pid, ret_status, 0) < 0)
+        return err_sys(err, errno, "wait for a tool");
+    if (!ended)
+        return err_set(err, ABX_DEADLINE_EXCEEDED, "not done within %d ms", timeout_ms);
+    return 0;
+}
+
+static int spawn_tool(const char *path, const char *const *argv, int output_fd, pid_t *ret_pid)
+{
+    char *const env[] = { (char[]){ "PATH=/usr/sbin:/usr/bin:/sbin:/bin" }, (char[]){ "LC_ALL=C" },
+                          NULL };
+    posix_spawn_file_actions_t actions;
+    int e = posix_spawn_file_actions_init(&actions);
+
+    if (e)
+        return e;
+    e = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDWR, 0);
+    if (!e)
+        e = posix_spawn_file_actions_adddup2(&actions, output_fd, 1);
+    if (!e)
+        e = posix_spawn_file_actions_adddup2(&actions, output_fd, 2);
+    /* argv is char *const * for historical reasons; nothing writes there. */
+    if (!e)
+        e = posix_spawn(ret_pid, path, &actions, NULL, (char *const *)(uintptr_t)argv, env);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return e;
+}
+
+int disk_run_tool(const char *const *argv, int timeout_ms, struct abx_err *err)
+{
+    _cleanup_(closep) int output = memfd_create("tool", MFD_CLOEXEC);
+    char path[PATH_MAX], words[256] = "";
+    int status = 0, e, r;
+    pid_t pid;
+    ssize_t n;
+
+    if (output < 0)
+        return err_sys(err, errno, "memfd_create");
+    if (!find_tool(argv[0], path, sizeof path))
+        return err_set(err, ABX_UNIMPLEMENTED, "%s is not installed", argv[0]);
+    e = spawn_tool(path, argv, output, &pid);
+    if (e)
+        return err_sys(err, e, "start %s", path);
+    r = wait_child(pid, timeout_ms, &status, err);
+    if (r < 0)
+        return err_wrap(err, r, "%s", path);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return 0;
+    n = pread(output, words, sizeof words - 1, 0);
+    words[MAX(n, 0)] = '\0';
+    words[strcspn(words, "\n")] = '\0';
+    return err_set(err, ABX_INTERNAL, "%s failed: %s", path, words);
+}
+
+/* Refuses what someone other than root could enter or exchange. */
+static int check_private(int fd, const char *path, mode_t forbidden, struct abx_err *err)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return err_sys(err, errno, "look at '%s'", path);
+    if (st.st_uid != 0 || (st.st_mode & forbidden))
+        return err_set(
+            err, ABX_FAILED_PRECONDITION,
+            "'%s' is open to others (owner %u, mode %04o): chown root and chmod %04o it, "
+            "after a look at who was there",
+            path, st.st_uid, st.st_mode & 07777, 0777 & ~forbidden);
+    return 0;
+}
+
+/* Opens a folder, made with `mode` when it is missing. */
+static int open_private(int dirfd, const char *name, const char *path, mode_t mode,
+                        mode_t forbidden, int *ret_fd, struct abx_err *err)
+{
+    _cleanup_(closep) int fd = -EBADF;
+    int r;
+
+    if (mkdirat(dirfd, name, mode) < 0 && errno != EEXIST)
+        return err_sys(err, errno, "make '%s'", path);
+    fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(err, errno, "open '%s'", path);
+    r = check_private(fd, path, forbidden, err);
+    if (r < 0)
+        return r;
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
+static int open_dir(struct disk_pool *p, const char *data_dir, struct abx_err *err)
+{
+    _cleanup_(closep) int data_fd = -EBADF;
+    _cleanup_(freep) char *real = NULL;
+    int r = open_private(AT_FDCWD, data_dir, data_dir, 0711, 0022, &data_fd, err);
+
+    if (r < 0)
+        return r;
+    /* As the kernel lists it in mountinfo. */
+    real = realpath(data_dir, NULL);
+    if (!real)
+        return err_sys(err, errno, "resolve '%s'", data_dir);
+    if (!path_join(p->dir, sizeof p->dir, real, "pool"))
+        return err_set(err, ABX_INVALID_ARGUMENT, "the path of the data dir is too long");
+    return open_private(data_fd, "pool", p->dir, 0700, 0077, &p->dir_fd, err);
+}
+
+static void closedirp(DIR **d)
+{
+    if (*d)
+        (void)closedir(*d);
+}
+
+/* Calls fn for the entries of the folder until it returns other than 0. */
+static int each_entry(int dirfd, int (*fn)(void *user, const char *name), void *user,
+                      struct abx_err *err)
+{
+    _cleanup_(closedirp) DIR *d = NULL;
+    struct dirent *e;
+    int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0)
+        return err_sys(err, errno, "open a folder of the pool");
+    d = fdopendir(fd);
+    if (!d) {
+        fd_close(fd);
+        return err_oom(err);
+    }
+    while ((errno = 0, e = readdir(d)) != NULL) {
+        int r;
+
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        r = fn(user, e->d_name);
+        if (r != 0)
+            return r;
+    }
+    return errno ? err_sys(err, errno, "list a folder of the pool") : 0;
+}
+
+static int stop_at_content(void *user, const char *name)
+{
+    static const char *const mine[] = { "lock", "fs", "uppers", "trash", "disk.img.new" };
+    int dirfd = *(int *)user;
+
+    for (size_t i = 0; i < ARRAY_SIZE(mine); i++) {
+        if (strcmp(name, mine[i]) != 0)
+            continue;
+        /* rmdir is the question whether it is empty; an empty one is made again. */
+        return i > 0 && i < 4 && unlinkat(dirfd, name, AT_REMOVEDIR) < 0;
+    }
+    return 1;
+}
+
+/* Is there something in the folder that an image mounted over it would hide? */
+static bool is_in_use(struct disk_pool *p)
+{
+    return each_entry(p->dir_fd, stop_at_content, &p->dir_fd, NULL) != 0;
+}
+
+/* The folder itself is the pool. */
+static void use_folder(struct disk_pool *p, enum disk_kind kind, const char *why)
+{
+    p->kind = kind;
+    p->is_image = false;
+    memcpy(p->path, p->dir, sizeof p->path);
+    (void)snprintf(p->why_plain, sizeof p->why_plain, "%s", why);
+}
+
+static int choose_kind(struct disk_pool *p, uint64_t size_bytes, struct abx_err *err)
+{
+    struct abx_err why;
+    struct statfs st;
+    int r;
+
+    if (faccessat(p->dir_fd, "disk.img", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        return disk_image_open(p, size_bytes, err);
+    if (fstatfs(p->dir_fd, &st) < 0)
+        return err_sys(err, errno, "look at the file system of '%s'", p->dir);
+    if (st.f_type == BTRFS_SUPER_MAGIC) {
+        use_folder(p, DISK_BTRFS, "");
+        return 0;
+    }
+    if (st.f_type == XFS_MAGIC && disk_xfs_is_usable(p->dir_fd)) {
+        use_folder(p, DISK_XFS, "");
+        return 0;
+    }
+    if (is_in_use(p)) {
+        use_folder(p, DISK_PLAIN, "it was one before and is in use");
+        return 0;
+    }
+    r = disk_image_open(p, size_bytes, &why);
+    if (r == 0 || r != ABX_UNIMPLEMENTED) {
+        if (r < 0 && err)
+            *err = why;
+        return r;
+    }
+    use_folder(p, DISK_PLAIN, why.msg);
+    return 0;
+}
+
+static int open_folders(struct disk_pool *p, struct abx_err *err)
+{
+    int r;
+
+    p->fd = open(p->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (p->fd < 0)
+        return err_sys(err, errno, "open '%s'", p->path);
+    if (p->is_image && fchmod(p->fd, 0700) < 0)
+        return err_sys(err, errno, "chmod '%s'", p->path);
+    r = check_private(p->fd, p->path, 0077, err);
+    if (r == 0 && (p->kind == DISK_BTRFS || p->kind == DISK_BTRFS_IMAGE))
+        r = disk_btrfs_enable_quota(p->fd, p->is_image, err);
+    if (r == 0)
+        r = open_private(p->fd, "uppers", "uppers", 0700, 0077, &p->uppers_fd, err);
+    if (r == 0)
+        r = open_private(p->fd, "trash", "trash", 0700, 0077, &p->trash_fd, err);
+    return r;
+}
+
+int disk_pool_open(const struct disk_opts *opts, struct disk_pool **ret, struct abx_err *err)
+{
+    _cleanup_(disk_pool_freep) struct disk_pool *p = calloc(1, sizeof *p);
+    _cleanup_(closep) int lock = -EBADF;
+    int r;
+
+    if (!p)
+        return err_oom(err);
+    p->dir_fd = p->fd = p->uppers_fd = p->trash_fd = -EBADF;
+    r = open_dir(p, opts->data_dir, err);
+    if (r < 0)
+        return r;
+    lock = openat(p->dir_fd, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (lock < 0 || flock(lock, LOCK_EX) < 0)
+        return err_sys(err, errno, "lock '%s'", p->dir);
+    r = choose_kind(p, opts->size_bytes, err);
+    if (r == 0)
+        r = open_folders(p, err);
+    if (r < 0)
+        return err_wrap(err, r, "pool '%s'", p->dir);
+    *ret = TAKE_PTR(p);
+    return 0;
+}
+
+static void close_folders(struct disk_pool *p)
+{
+    int *fds[] = { &p->fd, &p->uppers_fd, &p->trash_fd };
+
+    for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+        fd_close(*fds[i]);
+        *fds[i] = -EBADF;
+    }
+}
+
+void disk_pool_free(struct disk_pool *p)
+{
+    if (!p)
+        return;
+    close_folders(p);
+    fd_close(p->dir_fd);
+    free(p);
+}
+
+int disk_pool_unmount(struct disk_pool *p, struct abx_err *err)
+{
+    int r;
+
+    if (!p->is_image)
+        return 0;
+    close_folders(p);
+    r = disk_image_unmount(p, err);
+    if (r == 0)
+        return 0;
+    /* Still of use. */
+    if (open_folders(p, NULL) < 0)
+        return err_wrap(err, ABX_INTERNAL, "the pool is lost");
+    return r;
+}
+
+enum disk_kind disk_pool_kind(const struct disk_pool *p)
+{
+    return p->kind;
+}
+
+const char *disk_kind_name(enum disk_kind kind)
+{
+    switch (kind) {
+    case DISK_PLAIN:
+        return "plain";
+    case DISK_BTRFS:
+        return "btrfs";
+    case DISK_BTRFS_IMAGE:
+        return "btrfs-image";
+    case DISK_XFS:
+        return "xfs";
+    case DISK_XFS_IMAGE:
+        return "xfs-image";
+    }
+    return "unknown";
+}
+
+bool disk_pool_is_limited(const struct disk_pool *p)
+{
+    return p->kind != DISK_PLAIN;
+}
+
+const char *disk_pool_path(const struct disk_pool *p)
+{
+    return p->path;
+}
+
+const char *disk_pool_why_plain(const struct disk_pool *p)
+{
+    return p->why_plain;
+}
+
+static bool is_btrfs(const struct disk_pool *p)
+{
+    return p->kind == DISK_BTRFS || p->kind == DISK_BTRFS_IMAGE;
+}
+
+static int check_id(const char *id, struct abx_err *err)
+{
+    size_t n = strlen(id);
+
+    if (n == 0 || n > DISK_NAME_MAX || id[0] == '.' || strchr(id, '/'))
+        return err_set(err, ABX_INVALID_ARGUMENT, "'%.80s' can't be the name of an upper", id);
+    return 0;
+}
+
+static int open_upper(struct disk_pool *p, const char *id, int *ret_fd, struct abx_err *err)
+{
+    int r = check_id(id, err);
+    int fd;
+
+    if (r < 0)
+        return r;
+    fd = openat(p->uppers_fd, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(err, errno, "upper '%s'", id);
+    *ret_fd = fd;
+    return 0;
+}
+
+static int set_limit(struct disk_pool *p, int fd, uint64_t limit_bytes, struct abx_err *err)
+{
+    switch (p->kind) {
+    case DISK_BTRFS:
+    case DISK_BTRFS_IMAGE:
+        return disk_btrfs_set_limit(fd, limit_bytes, err);
+    case DISK_XFS:
+    case DISK_XFS_IMAGE:
+        return disk_xfs_set_limit(fd, limit_bytes, err);
+    case DISK_PLAIN:
+        break;
+    }
+    return 0;
+}
+
+static int fill_upper(struct disk_pool *p, const char *id, uint64_t limit_bytes,
+                      struct abx_err *err)
+{
+    _cleanup_(closep) int fd = -EBADF;
+    int r = open_upper(p, id, &fd, err);
+
+    /* The limit comes first: an xfs project holds for what is made after it. */
+    if (r == 0)
+        r = set_limit(p, fd, limit_bytes, err);
+    if (r < 0)
+        return r;
+    if (fchmod(fd, 0700) < 0 || mkdirat(fd, "u", 0755) < 0 || fchmodat(fd, "u", 0755, 0) < 0 ||
+        mkdirat(fd, "w", 0700) < 0)
+        return err_sys(err, errno, "make the folders of upper '%s'", id);
+    return 0;
+}
+
+int disk_upper_create(struct disk_pool *p, const char *id, uint64_t limit_bytes,
+                      struct abx_err *err)
+{
+    int r = check_id(id, err);
+
+    if (r < 0)
+        return r;
+    if (is_btrfs(p))
+        r = disk_btrfs_create(p->uppers_fd, id, err);
+    else if (mkdirat(p->uppers_fd, id, 0700) < 0)
+        r = err_sys(err, errno, "make upper '%s'", id);
+    if (r < 0)
+        return r;
+    r = fill_upper(p, id, limit_bytes, err);
+    if (r < 0)
+        (void)disk_upper_trash(p, id, NULL);
+    return r;
+}
+
+int disk_upper_set_limit(struct disk_pool *p, const char *id, uint64_t limit_bytes,
+                         struct abx_err *err)
+{
+    _cleanup_(closep) int fd = -EBADF;
+    int r = open_upper(p, id, &fd, err);
+
+    return r < 0 ? r : set_limit(p, fd, limit_bytes, err);
+}
+
+int disk_upper_usage(struct disk_pool *p, const char *id, uint64_t *ret_bytes, struct abx_err *err)
+{
+    _cleanup_(closep) int fd = -EBADF;
+    int r = open_upper(p, id, &fd, err);
+
+    if (r < 0)
+        return r;
+    if (p->kind == DISK_PLAIN)
+        return err_set(err, ABX_UNIMPLEMENTED, "a plain folder counts nothing");
+    return is_btrfs(p) ? disk_btrfs_usage(fd, ret_bytes, err) : disk_xfs_usage(fd, ret_bytes, err);
+}
+
+int disk_upper_trash(struct disk_pool *p, const char *id, struct abx_err *err)
+{
+    uint8_t random[8];
+    char name[17];
+    int r = check_id(id, err);
+
+    if (r < 0)
+        return r;
+    random_bytes(random, sizeof random);
+    hex_encode(random, sizeof random, name);
+    if (renameat(p->uppers_fd, id, p->trash_fd, name) < 0 && errno != ENOENT)
+        return err_sys(err, errno, "move upper '%s' to the trash", id);
+    return 0;
+}
+
+struct emptying {
+    struct disk_pool *p;
+    struct abx_err first; /* error of what could not be removed */
+};
+
+static int remove_one(void *user, const char *name)
+{
+    struct emptying *e = user;
+    struct abx_err err;
+    int r;
+
+    if (is_btrfs(e->p) && disk_btrfs_is_subvol(e->p->trash_fd, name))
+        r = disk_btrfs_destroy(e->p->trash_fd, name, &err);
+    else
+        r = path_remove_tree(e->p->trash_fd, name, &err);
+    if (r < 0 && e->first.code == 0)
+        e->first = err;
+    return 0; /* the others all the same */
+}
+
+int disk_trash_empty(struct disk_pool *p, struct abx_err *err)
+{
+    struct emptying e = { .p = p };
+    int r = each_entry(p->trash_fd, remove_one, &e, err);
+
+    if (r == 0 && e.first.code != 0) {
+        r = e.first.code;
+        if (err)
+            *err = e.first;
+    }
+    /* Only in a file system of our own: elsewhere such groups may be someone's. */
+    if (r == 0 && p->kind == DISK_BTRFS_IMAGE)
+        r = disk_btrfs_prune(p->fd, err);
+    return r;
+}
+
+int disk_upper_each(struct disk_pool *p, int (*fn)(void *user, const char *id), void *user,
+                    struct abx_err *err)
+{
+    return each_entry(p->uppers_fd, fn, user, err);
+}

@@ -1,0 +1,234 @@
+/* disk_btrfs.c - subvolumes and quota groups by ioctl (linux/btrfs.h).
+ *
+ * Each upper is a subvolume; its level-0 quota group has the id of the subvolume. Images of our own
+ * get simple quotas where the kernel has them (6.7): they count when an extent is made and need no
+ * walk of back references. On a file system that is the host's, full quotas, which older kernels
+ * can still mount and `btrfs quota disable` takes away again.
+ */
+#include <endian.h>
+#include <fcntl.h>
+#include <linux/btrfs.h>
+#include <linux/btrfs_tree.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/str.h"
+#include "engine/disk_internal.h"
+
+#define QUOTA_ENABLE_SIMPLE 4 /* BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA of newer headers */
+#define SEARCH_BUF 65536
+#define QGROUP_LEVEL(id) ((id) >> BTRFS_QGROUP_LEVEL_SHIFT)
+
+int disk_btrfs_enable_quota(int fd, bool is_own, struct abx_err *err)
+{
+    struct btrfs_ioctl_quota_ctl_args args = { .cmd = QUOTA_ENABLE_SIMPLE };
+
+    if (is_own && ioctl(fd, BTRFS_IOC_QUOTA_CTL, &args) == 0)
+        return 0;
+    if (is_own && errno != EINVAL)
+        return err_sys(err, errno, "enable btrfs simple quotas");
+    args = (struct btrfs_ioctl_quota_ctl_args){ .cmd = BTRFS_QUOTA_CTL_ENABLE };
+    if (ioctl(fd, BTRFS_IOC_QUOTA_CTL, &args) < 0)
+        return err_sys(err, errno, "enable btrfs quotas");
+    return 0;
+}
+
+int disk_btrfs_grow(int fd, struct abx_err *err)
+{
+    struct btrfs_ioctl_vol_args args = { .name = "max" };
+
+    if (ioctl(fd, BTRFS_IOC_RESIZE, &args) < 0)
+        return err_sys(err, errno, "grow the btrfs file system");
+    return 0;
+}
+
+static void set_name(struct btrfs_ioctl_vol_args *args, const char *name)
+{
+    *args = (struct btrfs_ioctl_vol_args){ 0 };
+    (void)snprintf(args->name, sizeof args->name, "%s", name);
+}
+
+int disk_btrfs_create(int dirfd, const char *name, struct abx_err *err)
+{
+    struct btrfs_ioctl_vol_args args;
+
+    set_name(&args, name);
+    if (ioctl(dirfd, BTRFS_IOC_SUBVOL_CREATE, &args) < 0)
+        return err_sys(err, errno, "make subvolume '%s'", name);
+    return 0;
+}
+
+int disk_btrfs_set_limit(int subvol_fd, uint64_t limit_bytes, struct abx_err *err)
+{
+    /* qgroupid 0 is that of the subvolume itself, UINT64_MAX takes the limit away. */
+    struct btrfs_ioctl_qgroup_limit_args args = {
+        .lim = { .flags = BTRFS_QGROUP_LIMIT_MAX_RFER,
+                 .max_rfer = limit_bytes ? limit_bytes : UINT64_MAX },
+    };
+
+    if (ioctl(subvol_fd, BTRFS_IOC_QGROUP_LIMIT, &args) < 0)
+        return err_sys(err, errno, "limit subvolume");
+    return 0;
+}
+
+static int subvol_id(int fd, uint64_t *ret, struct abx_err *err)
+{
+    struct btrfs_ioctl_ino_lookup_args args = { .objectid = BTRFS_FIRST_FREE_OBJECTID };
+
+    if (ioctl(fd, BTRFS_IOC_INO_LOOKUP, &args) < 0)
+        return err_sys(err, errno, "look up subvolume");
+    *ret = args.treeid;
+    return 0;
+}
+
+/* Calls fn for each item between the keys of `key`, whose tree, object and type ranges are set. */
+static int search(int fd, const struct btrfs_ioctl_search_key *key,
+                  int (*fn)(void *user, const struct btrfs_ioctl_search_header *h,
+                            const void *item),
+                  void *user, struct abx_err *err)
+{
+    _cleanup_(freep) struct btrfs_ioctl_search_args_v2 *args = calloc(1, sizeof *args + SEARCH_BUF);
+
+    if (!args)
+        return err_oom(err);
+    args->key = *key;
+    args->key.max_transid = UINT64_MAX;
+    for (;;) {
+        struct btrfs_ioctl_search_header h = { 0 };
+        const uint8_t *at = (const uint8_t *)args->buf;
+
+        args->buf_size = SEARCH_BUF;
+        args->key.nr_items = 512;
+        if (ioctl(fd, BTRFS_IOC_TREE_SEARCH_V2, args) < 0)
+            return err_sys(err, errno, "search a btrfs tree");
+        if (args->key.nr_items == 0)
+            return 0;
+        for (uint32_t i = 0; i < args->key.nr_items; i++) {
+            int r;
+
+            memcpy(&h, at, sizeof h);
+            r = fn(user, &h, at + sizeof h);
+            if (r != 0)
+                return r;
+            at += sizeof h + h.len;
+        }
+        if (h.offset == UINT64_MAX)
+            return 0;
+        /* One object and one type per search here: only the offset moves on. */
+        args->key.min_offset = h.offset + 1;
+    }
+}
+
+static struct btrfs_ioctl_search_key key_of(uint64_t tree, uint64_t object, uint32_t type)
+{
+    return (struct btrfs_ioctl_search_key){ .tree_id = tree,
+                                            .min_objectid = object,
+                                            .max_objectid = object,
+                                            .min_type = type,
+                                            .max_type = type,
+                                            .max_offset = UINT64_MAX };
+}
+
+static int take_referenced(void *user, const struct btrfs_ioctl_search_header *h, const void *item)
+{
+    struct btrfs_qgroup_info_item info;
+    uint64_t *ret = user;
+
+    if (h->len < sizeof info)
+        return 0;
+    memcpy(&info, item, sizeof info);
+    *ret = le64toh(info.rfer);
+    return 1;
+}
+
+int disk_btrfs_usage(int subvol_fd, uint64_t *ret_bytes, struct abx_err *err)
+{
+    struct btrfs_ioctl_search_key key = key_of(BTRFS_QUOTA_TREE_OBJECTID, 0, BTRFS_QGROUP_INFO_KEY);
+    uint64_t id, bytes = 0;
+    int r = subvol_id(subvol_fd, &id, err);
+
+    if (r < 0)
+        return r;
+    key.min_offset = key.max_offset = id;
+    r = search(subvol_fd, &key, take_referenced, &bytes, err);
+    if (r < 0)
+        return r;
+    if (r == 0)
+        return err_set(err, ABX_NOT_FOUND, "the subvolume has no quota group");
+    *ret_bytes = bytes;
+    return 0;
+}
+
+bool disk_btrfs_is_subvol(int dirfd, const char *name)
+{
+    struct stat st;
+
+    return fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode) &&
+           st.st_ino == BTRFS_FIRST_FREE_OBJECTID;
+}
+
+int disk_btrfs_destroy(int dirfd, const char *name, struct abx_err *err)
+{
+    struct btrfs_ioctl_vol_args args;
+
+    set_name(&args, name);
+    if (ioctl(dirfd, BTRFS_IOC_SNAP_DESTROY, &args) < 0)
+        return err_sys(err, errno, "remove subvolume '%s'", name);
+    return 0;
+}
+
+#define PRUNE_MAX 1024u
+
+struct stale {
+    int fd;
+    size_t n;
+    uint64_t ids[PRUNE_MAX];
+};
+
+static int found_one(void *user, const struct btrfs_ioctl_search_header *h, const void *item)
+{
+    return 1;
+}
+
+static int note_stale(void *user, const struct btrfs_ioctl_search_header *h, const void *item)
+{
+    struct stale *s = user;
+    struct btrfs_ioctl_search_key key =
+        key_of(BTRFS_ROOT_TREE_OBJECTID, h->offset, BTRFS_ROOT_ITEM_KEY);
+    int r;
+
+    if (QGROUP_LEVEL(h->offset) != 0 || h->offset < BTRFS_FIRST_FREE_OBJECTID)
+        return 0;
+    r = search(s->fd, &key, found_one, NULL, NULL);
+    if (r < 0)
+        return r;
+    if (r == 0 && s->n < PRUNE_MAX)
+        s->ids[s->n++] = h->offset;
+    return s->n == PRUNE_MAX;
+}
+
+int disk_btrfs_prune(int fd, struct abx_err *err)
+{
+    struct btrfs_ioctl_search_key key = key_of(BTRFS_QUOTA_TREE_OBJECTID, 0, BTRFS_QGROUP_INFO_KEY);
+    _cleanup_(freep) struct stale *s = calloc(1, sizeof *s);
+    int r;
+
+    if (!s)
+        return err_oom(err);
+    s->fd = fd;
+    r = search(fd, &key, note_stale, s, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < s->n; i++) {
+        struct btrfs_ioctl_qgroup_create_args args = { .create = 0, .qgroupid = s->ids[i] };
+
+        /* EBUSY while extents of it are still being dropped: the next round takes it. */
+        if (ioctl(fd, BTRFS_IOC_QGROUP_CREATE, &args) < 0 && errno != EBUSY && errno != ENOENT)
+            return err_sys(err, errno, "drop the quota group of a removed subvolume");
+    }
+    return 0;
+}

@@ -1,0 +1,51 @@
+/* disk_internal.h - what the files of disk*.c share. */
+#pragma once
+
+#include <limits.h>
+#include <sys/types.h>
+
+#include "engine/disk.h"
+
+#define DISK_NAME_MAX 64 /* bytes of a sandbox id */
+#define DISK_WHY_MAX 256
+
+struct disk_pool {
+    enum disk_kind kind;
+    bool is_image;
+    char dir[PATH_MAX];  /* <data-dir>/pool */
+    char path[PATH_MAX]; /* where uppers/ and trash/ are */
+    char why_plain[DISK_WHY_MAX];
+    int dir_fd;
+    int fd; /* of path */
+    int uppers_fd;
+    int trash_fd;
+};
+
+/* Runs a tool of the system with no input; fails with its last words when it fails, and kills it after
+ * timeout_ms. `argv[0]` is looked for in the system's folders only. */
+int disk_run_tool(const char *const *argv, int timeout_ms, struct abx_err *err);
+bool disk_has_tool(const char *name);
+
+/* disk_image.c */
+/* Mounts <dir>/disk.img on <dir>/fs, making what is missing; sets kind. UNIMPLEMENTED when this
+ * machine can make no image; then nothing is left behind. */
+int disk_image_open(struct disk_pool *p, uint64_t size_bytes, struct abx_err *err);
+int disk_image_unmount(struct disk_pool *p, struct abx_err *err);
+
+/* disk_btrfs.c; `fd` is any folder of the file system */
+int disk_btrfs_enable_quota(int fd, bool is_own, struct abx_err *err);
+int disk_btrfs_grow(int fd, struct abx_err *err);
+int disk_btrfs_create(int dirfd, const char *name, struct abx_err *err);
+int disk_btrfs_set_limit(int subvol_fd, uint64_t limit_bytes, struct abx_err *err);
+int disk_btrfs_usage(int subvol_fd, uint64_t *ret_bytes, struct abx_err *err);
+/* Is the folder a subvolume? */
+bool disk_btrfs_is_subvol(int dirfd, const char *name);
+int disk_btrfs_destroy(int dirfd, const char *name, struct abx_err *err);
+/* Drops the quota groups of subvolumes that are gone (kernels before 6.10 keep them). */
+int disk_btrfs_prune(int fd, struct abx_err *err);
+
+/* disk_xfs.c */
+/* Are project quotas enforced and reflinks possible below `fd`? */
+bool disk_xfs_is_usable(int fd);
+int disk_xfs_set_limit(int upper_fd, uint64_t limit_bytes, struct abx_err *err);
+int disk_xfs_usage(int upper_fd, uint64_t *ret_bytes, struct abx_err *err);
