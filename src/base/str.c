@@ -336,33 +336,56 @@ static bool parse_offset(struct slice s, size_t *i, int64_t *ret_s)
     return true;
 }
 
-bool time_parse_rfc3339(struct slice s, int64_t *ret_ns)
+/* Date and time of day, each in its range. */
+static bool parse_date_time(struct slice s, size_t *i, struct tm *tm)
+{
+    if (!digits_at(s, i, 4, &tm->tm_year) || !char_at(s, i, '-') ||
+        !digits_at(s, i, 2, &tm->tm_mon) || !char_at(s, i, '-') ||
+        !digits_at(s, i, 2, &tm->tm_mday))
+        return false;
+    if (!char_at(s, i, 'T') && !char_at(s, i, 't') && !char_at(s, i, ' '))
+        return false;
+    if (!digits_at(s, i, 2, &tm->tm_hour) || !char_at(s, i, ':') ||
+        !digits_at(s, i, 2, &tm->tm_min) || !char_at(s, i, ':') || !digits_at(s, i, 2, &tm->tm_sec))
+        return false;
+    return tm->tm_mon >= 1 && tm->tm_mon <= 12 && tm->tm_mday >= 1 && tm->tm_mday <= 31 &&
+           tm->tm_hour <= 23 && tm->tm_min <= 59 && tm->tm_sec <= 60;
+}
+
+bool time_parse_rfc3339_parts(struct slice s, int64_t *ret_s, int32_t *ret_ns)
 {
     struct tm tm = { 0 };
     size_t i = 0;
     int64_t ns = 0, offset_s, t;
+    int day;
 
-    if (!digits_at(s, &i, 4, &tm.tm_year) || !char_at(s, &i, '-') ||
-        !digits_at(s, &i, 2, &tm.tm_mon) || !char_at(s, &i, '-') ||
-        !digits_at(s, &i, 2, &tm.tm_mday))
-        return false;
-    if (!char_at(s, &i, 'T') && !char_at(s, &i, 't') && !char_at(s, &i, ' '))
-        return false;
-    if (!digits_at(s, &i, 2, &tm.tm_hour) || !char_at(s, &i, ':') ||
-        !digits_at(s, &i, 2, &tm.tm_min) || !char_at(s, &i, ':') ||
-        !digits_at(s, &i, 2, &tm.tm_sec))
+    if (!parse_date_time(s, &i, &tm))
         return false;
     if (char_at(s, &i, '.') && !parse_fraction(s, &i, &ns))
         return false;
     if (!parse_offset(s, &i, &offset_s) || i != s.n)
         return false;
-    if (tm.tm_mon < 1 || tm.tm_mon > 12 || tm.tm_mday < 1 || tm.tm_mday > 31 || tm.tm_hour > 23 ||
-        tm.tm_min > 59 || tm.tm_sec > 60)
-        return false;
     tm.tm_year -= 1900;
     tm.tm_mon -= 1;
+    day = tm.tm_mday;
+    /* timegm carries 30 February over into March, and a leap second into the next minute. */
+    if (tm.tm_sec == 60)
+        tm.tm_sec = 59;
     t = timegm(&tm) - offset_s;
-    return !__builtin_mul_overflow(t, NSEC_PER_SEC, &t) && !__builtin_add_overflow(t, ns, ret_ns);
+    if (tm.tm_mday != day)
+        return false;
+    *ret_s = t;
+    *ret_ns = (int32_t)ns;
+    return true;
+}
+
+bool time_parse_rfc3339(struct slice s, int64_t *ret_ns)
+{
+    int64_t t;
+    int32_t ns;
+
+    return time_parse_rfc3339_parts(s, &t, &ns) && !__builtin_mul_overflow(t, NSEC_PER_SEC, &t) &&
+           !__builtin_add_overflow(t, ns, ret_ns);
 }
 
 int64_t time_mono_ns(void)

@@ -41,8 +41,10 @@ bool mem_equal_ct(const void *a, const void *b, size_t n);
 /* RFC 3339 UTC with milliseconds and 'Z', 24 characters + NUL; `ms` since the epoch. */
 #define RFC3339_SIZE 25
 void time_format_rfc3339(int64_t ms, char to[RFC3339_SIZE]);
-/* Any RFC 3339 time, fraction up to 9 digits, offset or Z. Nanoseconds since the epoch. */
+/* Any RFC 3339 time that the calendar has, fraction up to 9 digits, offset or Z. Nanoseconds since the
+ * epoch (1678 to 2261), or seconds and the nanoseconds behind them (years 0000 to 9999). */
 bool time_parse_rfc3339(struct slice s, int64_t *ret_ns);
+bool time_parse_rfc3339_parts(struct slice s, int64_t *ret_s, int32_t *ret_ns);
 
 /* Clocks. */
 int64_t time_mono_ns(void);

@@ -5,7 +5,10 @@
  * keys and lone surrogates refused, 64-bit numbers as strings or numbers, bytes as base64 (both
  * alphabets), enums as names or numbers, google.protobuf.Timestamp as RFC 3339, null = absent.
  * Encoding omits defaults as proto3 JSON does; fields of a oneof (and proto3 `optional`, which is a
- * one-member oneof here) are written when set.
+ * one-member oneof here) are written when set. Duplicates are looked for among known fields and in
+ * maps; two members of one oneof are refused, in protobuf bytes also a singular message field that
+ * comes twice. Not supported, and refused, because no schema here has them: float, double, maps with
+ * keys other than strings, groups.
  */
 #pragma once
 
@@ -25,5 +28,6 @@ enum rpc_status rpc_proto_decode(const ProtobufCMessageDescriptor *type, struct 
                                  ProtobufCMessage **ret, struct rpc_error *e);
 void rpc_message_free(ProtobufCMessage *m);
 
+/* Append to `b`; nothing is left in it when they fail. */
 enum buf_status rpc_json_encode(const ProtobufCMessage *m, struct buf *b);
 enum buf_status rpc_proto_encode(const ProtobufCMessage *m, struct buf *b);
