@@ -1,0 +1,466 @@
+/* crew.c - see crew.h. */
+#include "engine/crew.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/str.h"
+
+#define WORKERS_MAX 32
+#define ARGS_MAX 128
+#define START_TIMEOUT_MS 30000
+#define RESTART_MS 200
+/* A create worker gets its next job while it is at one, so that it never waits for us. */
+#define AHEAD_CREATE 2
+#define RESULTS_PER_WAKEUP 16
+
+struct task {
+    struct task *next;
+    struct job job;
+    int fds[PACKET_FDS_MAX];
+    size_t n_fds;
+    job_done_fn done;
+    void *user;
+};
+
+struct list {
+    struct task *head, **tail;
+    unsigned n;
+};
+
+struct worker {
+    struct crew *crew;
+    enum worker_class class;
+    pid_t pid; /* 0: not running */
+    int fd;
+    uv_poll_t poll;
+    uv_timer_t restart;
+    bool is_polled; /* poll handle open */
+    struct list sent;
+};
+
+struct crew {
+    struct crew_opts opts;
+    struct worker workers[WORKERS_MAX];
+    unsigned n;
+    struct list queue[WORKER_CLASSES_];
+    uint64_t last_id;
+    bool is_stopping;
+    char *args[ARGS_MAX + 4];
+};
+
+static void list_init(struct list *l)
+{
+    *l = (struct list){ .tail = &l->head };
+}
+
+static void list_add(struct list *l, struct task *t)
+{
+    t->next = NULL;
+    *l->tail = t;
+    l->tail = &t->next;
+    l->n++;
+}
+
+/* Takes the one with `id`, or the first when id is 0; NULL when there is none. */
+static struct task *list_take(struct list *l, uint64_t id)
+{
+    for (struct task **at = &l->head; *at; at = &(*at)->next) {
+        struct task *t = *at;
+
+        if (id != 0 && t->job.id != id)
+            continue;
+        *at = t->next;
+        if (l->tail == &t->next)
+            l->tail = at;
+        l->n--;
+        return t;
+    }
+    return NULL;
+}
+
+static void task_free(struct task *t)
+{
+    packet_close_fds(t->fds, t->n_fds);
+    free(t);
+}
+
+/* --- processes ---------------------------------------------------------------------------------- */
+
+/* Child side: only calls that are safe after fork. Never returns. */
+static void exec_worker(const struct crew *c, int socket_fd, pid_t parent, char *const *args)
+{
+    /* First out of the way of the numbers that they are to get. */
+    int a = fcntl(socket_fd, F_DUPFD, 10), b = fcntl(c->opts.lock_fd, F_DUPFD, 10);
+    int exe = fcntl(c->opts.exe_fd, F_DUPFD_CLOEXEC, 10);
+
+    if (a < 0 || b < 0 || exe < 0 || dup2(a, WORKER_FD) < 0 || dup2(b, WORKER_LOCK_FD) < 0)
+        _exit(126);
+    (void)close(a);
+    (void)close(b);
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
+        _exit(126);
+    (void)fexecve(exe, args, environ);
+    _exit(127);
+}
+
+static int worker_fork(struct worker *w, struct abx_err *err)
+{
+    struct crew *c = w->crew;
+    _cleanup_(closep) int ours = -EBADF;
+    _cleanup_(closep) int theirs = -EBADF;
+    char class[16];
+    int pair[2];
+    pid_t parent = getpid(), pid;
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(err, errno, "worker socket");
+    ours = pair[0];
+    theirs = pair[1];
+    (void)snprintf(class, sizeof class, "%s", worker_class_name(w->class));
+    c->args[2] = class;
+    pid = fork();
+    if (pid < 0)
+        return err_sys(err, errno, "fork worker");
+    if (pid == 0)
+        exec_worker(c, theirs, parent, c->args);
+    w->pid = pid;
+    w->fd = TAKE_FD(ours);
+    return 0;
+}
+
+/* Blocks until the worker's first message. */
+static int worker_wait_ready(struct worker *w, struct abx_err *err)
+{
+    struct pollfd p = { w->fd, POLLIN, 0 };
+    _cleanup_(freep) struct job_result *r = calloc(1, sizeof *r);
+    int fds[PACKET_FDS_MAX];
+    size_t n_fds;
+
+    if (!r)
+        return err_oom(err);
+    if (poll(&p, 1, START_TIMEOUT_MS) != 1)
+        return err_set(err, ABX_DEADLINE_EXCEEDED, "worker '%s' does not start",
+                       worker_class_name(w->class));
+    if (packet_receive(w->fd, r, sizeof *r, fds, &n_fds) <= 0 || r->magic != JOB_MAGIC ||
+        r->kind != JOB_READY)
+        return err_set(err, ABX_INTERNAL, "worker '%s' ended", worker_class_name(w->class));
+    if (r->err.code) {
+        if (err)
+            *err = r->err;
+        return err_wrap(err, r->err.code, "worker '%s'", worker_class_name(w->class));
+    }
+    w->crew->opts.on_event(w->crew->opts.user, r);
+    return 0;
+}
+
+/* --- results ------------------------------------------------------------------------------------ */
+
+static void dispatch(struct crew *c, enum worker_class class);
+static void on_readable(uv_poll_t *h, int status, int events);
+
+static void fail_sent(struct worker *w)
+{
+    struct job_result r = { .magic = JOB_MAGIC };
+    struct task *t;
+
+    (void)err_set(&r.err, ABX_UNAVAILABLE, "the engine's worker died");
+    while ((t = list_take(&w->sent, 0)) != NULL) {
+        r.kind = t->job.kind;
+        r.id = t->job.id;
+        r.record = t->job.record;
+        t->done(t->user, &r, NULL, 0);
+        task_free(t);
+    }
+}
+
+static void on_restart(uv_timer_t *t);
+
+static void worker_poll_closed(uv_handle_t *h)
+{
+    struct worker *w = h->data;
+
+    w->is_polled = false;
+    if (w->crew->is_stopping)
+        return;
+    fail_sent(w);
+    (void)uv_timer_start(&w->restart, on_restart, RESTART_MS, 0);
+}
+
+static void worker_lost(struct worker *w)
+{
+    if (w->pid == 0)
+        return;
+    (void)kill(w->pid, SIGKILL);
+    (void)waitpid(w->pid, NULL, 0);
+    w->pid = 0;
+    uv_close((uv_handle_t *)&w->poll, worker_poll_closed);
+    fd_close(TAKE_FD(w->fd));
+}
+
+static int worker_watch(struct worker *w, struct abx_err *err)
+{
+    int r;
+
+    if (fd_set_nonblock(w->fd, true) < 0)
+        return err_sys(err, errno, "worker socket");
+    r = uv_poll_init(w->crew->opts.loop, &w->poll, w->fd);
+    if (r < 0)
+        return err_sys(err, -r, "worker socket");
+    w->poll.data = w;
+    w->is_polled = true;
+    r = uv_poll_start(&w->poll, UV_READABLE, on_readable);
+    return r < 0 ? err_sys(err, -r, "worker socket") : 0;
+}
+
+static void on_restart(uv_timer_t *t)
+{
+    struct worker *w = t->data;
+    struct abx_err e;
+
+    if (w->crew->is_stopping)
+        return;
+    if (worker_fork(w, &e) < 0) {
+        log_err("worker restart failed", &e);
+        (void)uv_timer_start(&w->restart, on_restart, RESTART_MS, 0);
+        return;
+    }
+    if (worker_watch(w, &e) < 0) {
+        log_err("worker restart failed", &e);
+        worker_lost(w);
+        return;
+    }
+    log_warn("worker started again", "class", worker_class_name(w->class), NULL);
+    dispatch(w->crew, w->class);
+}
+
+static void handle_result(struct worker *w, const struct job_result *r, int *fds, size_t n_fds)
+{
+    struct crew *c = w->crew;
+    struct task *t;
+
+    if (r->kind == JOB_READY) {
+        if (r->err.code)
+            log_err("worker cannot work", &r->err);
+        else
+            c->opts.on_event(c->opts.user, r);
+        return;
+    }
+    if (r->kind == JOB_EXIT || r->kind == JOB_OOM) {
+        c->opts.on_event(c->opts.user, r);
+        return;
+    }
+    t = list_take(&w->sent, r->id);
+    if (!t)
+        return;
+    dispatch(c, w->class);
+    t->done(t->user, r, fds, n_fds);
+    task_free(t);
+}
+
+static void on_readable(uv_poll_t *h, int status, int events)
+{
+    struct worker *w = h->data;
+    struct job_result r;
+    int fds[PACKET_FDS_MAX];
+    size_t n_fds;
+
+    (void)events;
+    for (int i = 0; i < RESULTS_PER_WAKEUP && w->pid != 0; i++) {
+        ssize_t n = status < 0 ? 0 : packet_receive(w->fd, &r, sizeof r, fds, &n_fds);
+
+        if (n < 0 && errno == EAGAIN)
+            return;
+        if (n < (ssize_t)offsetof(struct job_result, u) || r.magic != JOB_MAGIC ||
+            (size_t)n != job_result_size(&r)) {
+            if (n > 0)
+                packet_close_fds(fds, n_fds);
+            log_warn("worker lost", "class", worker_class_name(w->class), NULL);
+            worker_lost(w);
+            return;
+        }
+        handle_result(w, &r, fds, n_fds);
+        packet_close_fds(fds, n_fds);
+    }
+}
+
+/* --- jobs --------------------------------------------------------------------------------------- */
+
+static struct worker *find_free(struct crew *c, enum worker_class class)
+{
+    unsigned ahead = class == WORKER_CREATE ? AHEAD_CREATE : 1;
+    struct worker *best = NULL;
+
+    for (unsigned i = 0; i < c->n; i++) {
+        struct worker *w = &c->workers[i];
+
+        if (w->class == class && w->pid != 0 && w->sent.n < ahead &&
+            (!best || w->sent.n < best->sent.n))
+            best = w;
+    }
+    return best;
+}
+
+static void dispatch(struct crew *c, enum worker_class class)
+{
+    struct list *q = &c->queue[class];
+    struct worker *w;
+
+    while (q->head && !c->is_stopping && (w = find_free(c, class)) != NULL) {
+        struct task *t = list_take(q, 0);
+
+        if (packet_send(w->fd, &t->job, job_size(&t->job), t->fds, t->n_fds) < 0)
+            worker_lost(w); /* the task fails with the others given to it */
+        packet_close_fds(t->fds, t->n_fds);
+        list_add(&w->sent, t);
+    }
+}
+
+int crew_submit(struct crew *c, enum worker_class class, const struct job *job, int *fds,
+                size_t n_fds, job_done_fn done, void *user, struct abx_err *err)
+{
+    struct task *t = calloc(1, sizeof *t);
+
+    if (!t) {
+        packet_close_fds(fds, n_fds);
+        return err_oom(err);
+    }
+    memcpy(&t->job, job, job_size(job));
+    t->job.magic = JOB_MAGIC;
+    t->job.id = ++c->last_id;
+    for (size_t i = 0; i < n_fds; i++)
+        t->fds[i] = TAKE_FD(fds[i]);
+    t->n_fds = n_fds;
+    t->done = done;
+    t->user = user;
+    list_add(&c->queue[class], t);
+    dispatch(c, class);
+    return 0;
+}
+
+unsigned crew_load(const struct crew *c, enum worker_class class)
+{
+    unsigned n = c->queue[class].n;
+
+    for (unsigned i = 0; i < c->n; i++)
+        if (c->workers[i].class == class)
+            n += c->workers[i].sent.n;
+    return n;
+}
+
+/* --- the whole ---------------------------------------------------------------------------------- */
+
+static void add_workers(struct crew *c)
+{
+    for (int class = 0; class < WORKER_CLASSES_; class ++)
+        for (unsigned i = 0; i < c->opts.count[class] && c->n < WORKERS_MAX; i++) {
+            struct worker *w = &c->workers[c->n++];
+
+            w->crew = c;
+            w->class = (enum worker_class) class;
+            w->fd = -EBADF;
+            list_init(&w->sent);
+            (void)uv_timer_init(c->opts.loop, &w->restart);
+            w->restart.data = w;
+        }
+}
+
+static int set_args(struct crew *c, struct abx_err *err)
+{
+    static char worker_option[] = "--worker";
+    unsigned n = 0;
+
+    while (c->opts.argv[n])
+        n++;
+    if (n > ARGS_MAX)
+        return err_set(err, ABX_INVALID_ARGUMENT, "over %d arguments", ARGS_MAX);
+    c->args[0] = c->opts.argv[0];
+    c->args[1] = worker_option;
+    /* args[2] is set at each start */
+    for (unsigned i = 1; i <= n; i++)
+        c->args[i + 2] = c->opts.argv[i];
+    return 0;
+}
+
+static int start_all(struct crew *c, struct abx_err *err)
+{
+    int r = set_args(c, err);
+
+    for (unsigned i = 0; r == 0 && i < c->n; i++)
+        r = worker_fork(&c->workers[i], err);
+    for (unsigned i = 0; r == 0 && i < c->n; i++)
+        r = worker_wait_ready(&c->workers[i], err);
+    for (unsigned i = 0; r == 0 && i < c->n; i++)
+        r = worker_watch(&c->workers[i], err);
+    return r;
+}
+
+int crew_start(const struct crew_opts *opts, struct crew **ret, struct abx_err *err)
+{
+    struct crew *c = calloc(1, sizeof *c);
+    int r;
+
+    if (!c)
+        return err_oom(err);
+    c->opts = *opts;
+    for (int i = 0; i < WORKER_CLASSES_; i++)
+        list_init(&c->queue[i]);
+    add_workers(c);
+    r = start_all(c, err);
+    if (r < 0) {
+        crew_stop(c);
+        (void)uv_run(opts->loop, UV_RUN_NOWAIT);
+        crew_free(c);
+        return r;
+    }
+    *ret = c;
+    return 0;
+}
+
+static void timer_closed(uv_handle_t *h)
+{
+    (void)h;
+}
+
+void crew_stop(struct crew *c)
+{
+    if (c->is_stopping)
+        return;
+    c->is_stopping = true;
+    for (unsigned i = 0; i < c->n; i++) {
+        struct worker *w = &c->workers[i];
+
+        uv_close((uv_handle_t *)&w->restart, timer_closed);
+        if (w->is_polled && !uv_is_closing((uv_handle_t *)&w->poll))
+            uv_close((uv_handle_t *)&w->poll, worker_poll_closed);
+        if (w->pid == 0)
+            continue;
+        fd_close(TAKE_FD(w->fd));
+        (void)kill(w->pid, SIGKILL);
+        (void)waitpid(w->pid, NULL, 0);
+        w->pid = 0;
+    }
+}
+
+void crew_free(struct crew *c)
+{
+    struct task *t;
+
+    if (!c)
+        return;
+    for (int i = 0; i < WORKER_CLASSES_; i++)
+        while ((t = list_take(&c->queue[i], 0)) != NULL)
+            task_free(t);
+    for (unsigned i = 0; i < c->n; i++)
+        while ((t = list_take(&c->workers[i].sent, 0)) != NULL)
+            task_free(t);
+    free(c);
+}

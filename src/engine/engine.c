@@ -1,0 +1,321 @@
+/* engine.c - start and stop of the engine process. See engine.h.
+ *
+ * Start: lock the data dir, cgroups, pool, records, workers, sockets thread, listener; then garbage
+ * of the previous run is removed while requests are served already. Stop: SIGTERM keeps the
+ * sandboxes (prepared slots are found by their records and removed at the next start), SIGINT ends
+ * them all first.
+ */
+#include "engine/engine.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "base/str.h"
+
+#define LOCK_WAIT_NS (10 * NSEC_PER_SEC)
+#define LOCK_STEP_NS (20 * NSEC_PER_MSEC)
+#define TICK_MS 500
+#define FDS_MIN 1024u
+
+/* --- stop --------------------------------------------------------------------------------------- */
+
+static void remove_one(void *user, struct sandbox *sb)
+{
+    sandbox_remove(user, sb, 0, 0);
+}
+
+static bool has_work(const struct engine *e)
+{
+    if (e->creating > 0 || crew_load(e->crew, WORKER_REMOVE) > 0)
+        return true;
+    return e->stop_kills && (table_count(e->table) > 0 || e->slots_coming > 0 || e->is_trashing);
+}
+
+void engine_stop_if_idle(struct engine *e)
+{
+    if (e->is_stopping && !has_work(e))
+        uv_stop(&e->loop);
+}
+
+static void stop(struct engine *e, bool kills)
+{
+    struct abx_err err;
+
+    if (e->is_stopping && (!kills || e->stop_kills)) {
+        uv_stop(&e->loop); /* asked a second time: now */
+        return;
+    }
+    log_info("stopping", "sandboxes", kills ? "kill" : "keep", NULL);
+    e->is_stopping = true;
+    e->stop_kills = kills;
+    (void)err_reason(&err, REASON_BUSY, "the engine is stopping");
+    while (e->waiting)
+        creation_fail_first(e, &err);
+    if (kills)
+        table_each(e->table, remove_one, e);
+    engine_stop_if_idle(e);
+}
+
+static void on_signal(uv_signal_t *h, int sig)
+{
+    struct engine *e = h->data;
+
+    stop(e, e->o->on_exit == ON_EXIT_BY_SIGNAL ? sig == SIGINT : e->o->on_exit == ON_EXIT_KILL);
+}
+
+static void on_tick(uv_timer_t *t)
+{
+    struct engine *e = t->data;
+
+    sandboxes_retry(e);
+    slots_refill(e);
+}
+
+/* --- start -------------------------------------------------------------------------------------- */
+
+static int set_up_process(struct engine *e, struct abx_err *err)
+{
+    pid_t parent = getppid();
+    struct rlimit n;
+
+    if (geteuid() != 0)
+        return err_set(err, ABX_FAILED_PRECONDITION, "the engine has to run as root");
+    /* An engine without its supervisor would hold the lock against the next one. */
+    if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 || getppid() != parent)
+        return err_set(err, ABX_FAILED_PRECONDITION, "the supervisor is gone");
+    if (prctl(PR_SET_DUMPABLE, 0) < 0)
+        return err_sys(err, errno, "dumpable");
+    if (getrlimit(RLIMIT_NOFILE, &n) < 0)
+        return err_sys(err, errno, "descriptor limit");
+    n.rlim_cur = n.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &n) < 0)
+        return err_sys(err, errno, "descriptor limit");
+    if (n.rlim_cur < FDS_MIN)
+        return err_set(err, ABX_FAILED_PRECONDITION,
+                       "at least %u descriptors are needed (ulimit -n)", FDS_MIN);
+    e->fd_limit = n.rlim_cur;
+    e->own_uts_fd = open("/proc/self/ns/uts", O_RDONLY | O_CLOEXEC);
+    e->exe_fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    if (e->own_uts_fd < 0 || e->exe_fd < 0)
+        return err_sys(err, errno, "open /proc/self");
+    return host_boot_id(e->boot_id, err);
+}
+
+/* Waits for the workers of an engine that was killed, not for one that runs. */
+static int take_lock(struct engine *e, struct abx_err *err)
+{
+    const struct timespec step = { 0, LOCK_STEP_NS };
+    int64_t end = time_mono_ns() + LOCK_WAIT_NS;
+    char path[4096];
+
+    if (mkdir(e->o->data_dir, 0711) < 0 && errno != EEXIST)
+        return err_sys(err, errno, "make '%s'", e->o->data_dir);
+    if (!path_join(path, sizeof path, e->o->data_dir, "engine.lock"))
+        return err_set(err, ABX_INVALID_ARGUMENT, "data dir path too long");
+    e->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (e->lock_fd < 0)
+        return err_sys(err, errno, "open '%s'", path);
+    while (flock(e->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK)
+            return err_sys(err, errno, "lock '%s'", path);
+        if (time_mono_ns() > end)
+            return err_set(err, ABX_FAILED_PRECONDITION, "another engine serves '%s'",
+                           e->o->data_dir);
+        (void)nanosleep(&step, NULL);
+    }
+    return 0;
+}
+
+static int open_records(struct engine *e, struct abx_err *err)
+{
+    char path[4096];
+    int r;
+
+    if (!path_join(path, sizeof path, e->o->run_dir, "sandboxes"))
+        return err_set(err, ABX_INVALID_ARGUMENT, "run dir path too long");
+    r = path_mkdirs(AT_FDCWD, path, 0755, err);
+    if (r < 0)
+        return r;
+    e->records_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (e->records_fd < 0 || fchmod(e->records_fd, 0700) < 0)
+        return err_sys(err, errno, "open '%s'", path);
+    return 0;
+}
+
+static int open_facilities(struct engine *e, struct abx_err *err)
+{
+    const struct disk_opts disk = { e->o->data_dir, e->o->instance, e->o->disk_bytes };
+    int r = cgroup_tree_open(e->o->instance, &e->cgroups, err);
+
+    if (r == 0)
+        r = cgroup_tree_adopt_host(e->cgroups, getpid(), err);
+    if (r == 0)
+        r = disk_pool_open(&disk, &e->pool, err);
+    if (r == 0)
+        r = table_new(&e->table, err);
+    for (size_t i = 0; i < e->o->n_pools; i++)
+        e->warm[e->n_warm++].option = &e->o->pools[i];
+    if (r == 0)
+        r = templates_refresh(e, err);
+    return r;
+}
+
+static int start_crew(struct engine *e, char *const *argv, struct abx_err *err)
+{
+    const struct crew_opts opts = {
+        .loop = &e->loop,
+        .exe_fd = e->exe_fd,
+        .lock_fd = e->lock_fd,
+        .argv = argv,
+        .count = {
+            [WORKER_CREATE] = e->o->workers,
+            [WORKER_REMOVE] = 2,
+            [WORKER_CONTROL] = 1,
+            [WORKER_PREPARE] = 1,
+            [WORKER_TRASH] = 1,
+        },
+        .on_event = sandbox_on_event,
+        .user = e,
+    };
+
+    return crew_start(&opts, &e->crew, err);
+}
+
+/* An inherited listening socket, or one of our own in the run dir. */
+static int listening(const struct engine *e, int inherited, const char *name, int *ret_fd,
+                     struct abx_err *err)
+{
+    char path[4096];
+
+    if (inherited >= 0) {
+        *ret_fd = inherited;
+        return 0;
+    }
+    if (!path_join(path, sizeof path, e->o->run_dir, name))
+        return err_set(err, ABX_INVALID_ARGUMENT, "run dir path too long");
+    return ipc_listen(path, 0600, ret_fd, err);
+}
+
+static int start_sockets(struct engine *e, struct abx_err *err)
+{
+    struct sockets_opts s = {
+        .uids = { 0, e->o->gateway_uid },
+        .n_uids = 2,
+        .instance = e->o->instance,
+        .boot_id = e->boot_id,
+    };
+    int fd = -EBADF;
+    int r = listening(e, e->o->gateway_fd, "engine-gateway.sock", &s.listen_fd, err);
+
+    if (r == 0)
+        r = sockets_start(&s, &e->sockets, err);
+    if (r == 0)
+        r = listening(e, e->o->control_fd, "engine.sock", &fd, err);
+    return r < 0 ? r : server_start(e, fd, err);
+}
+
+static int start_handles(struct engine *e, struct abx_err *err)
+{
+    int r = uv_signal_init(&e->loop, &e->on_term);
+
+    if (r == 0)
+        r = uv_signal_init(&e->loop, &e->on_int);
+    if (r == 0)
+        r = uv_timer_init(&e->loop, &e->timer);
+    e->on_term.data = e->on_int.data = e->timer.data = e;
+    if (r == 0)
+        r = uv_signal_start(&e->on_term, on_signal, SIGTERM);
+    if (r == 0)
+        r = uv_signal_start(&e->on_int, on_signal, SIGINT);
+    if (r == 0)
+        r = uv_timer_start(&e->timer, on_tick, TICK_MS, TICK_MS);
+    return r < 0 ? err_sys(err, -r, "event loop") : 0;
+}
+
+static int start(struct engine *e, char *const *argv, struct abx_err *err)
+{
+    int r = set_up_process(e, err);
+
+    /* Of the supervisor's descriptors ours are the listening sockets only; nothing of them may
+     * reach a worker. */
+    if (r == 0 && ((e->o->control_fd >= 0 && fd_set_cloexec(e->o->control_fd, true) < 0) ||
+                   (e->o->gateway_fd >= 0 && fd_set_cloexec(e->o->gateway_fd, true) < 0)))
+        r = err_sys(err, errno, "inherited listening socket");
+    if (r == 0)
+        r = take_lock(e, err);
+    if (r == 0)
+        r = open_records(e, err);
+    if (r == 0)
+        r = open_facilities(e, err);
+    if (r == 0)
+        r = start_handles(e, err);
+    if (r == 0)
+        r = adopt_scan(e, err);
+    if (r == 0)
+        r = start_crew(e, argv, err);
+    return r < 0 ? r : start_sockets(e, err);
+}
+
+static void close_one(uv_handle_t *h, void *user)
+{
+    (void)user;
+    if (!uv_is_closing(h))
+        uv_close(h, NULL);
+}
+
+/* The workers' mount namespaces hold the pool's mount: they go first. */
+static void finish(struct engine *e)
+{
+    struct abx_err err;
+    bool is_empty = e->stop_kills && table_count(e->table) == 0;
+
+    server_stop(e);
+    crew_stop(e->crew);
+    sockets_stop(e->sockets);
+    if (is_empty && disk_pool_unmount(e->pool, &err) < 0)
+        log_err("the pool stays mounted", &err);
+    for (int i = 0; i < 100 && uv_run(&e->loop, UV_RUN_NOWAIT) != 0; i++)
+        if (i == 50)
+            uv_walk(&e->loop, close_one, NULL);
+    crew_free(e->crew);
+    table_free(e->table);
+    templates_done(&e->templates);
+    disk_pool_free(e->pool);
+    cgroup_tree_free(e->cgroups);
+}
+
+int engine_run(const struct options *o, char *const *argv)
+{
+    static struct engine e;
+    struct abx_err err = { 0 };
+    int r;
+
+    e.o = o;
+    e.waiting_tail = &e.waiting;
+    r = uv_loop_init(&e.loop);
+    r = r < 0 ? err_sys(&err, -r, "event loop") : start(&e, argv, &err);
+    if (r < 0) {
+        log_err("the engine cannot start", &err);
+        return 1; /* workers end with us */
+    }
+    adopt_finish(&e);
+    e.has_trash = true;
+    trash_empty(&e);
+    audit_begin(&e, true, 0, 0);
+    slots_refill(&e);
+    log_info("engine ready", "instance", o->instance, NULL);
+    (void)uv_run(&e.loop, UV_RUN_DEFAULT);
+    finish(&e);
+    log_info("engine ended", NULL);
+    return 0;
+}

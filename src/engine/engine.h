@@ -1,0 +1,172 @@
+/* engine.h - the engine process: state and the calls between its files. Everything runs on the main
+ * thread's loop and does not block: what takes long goes to workers (crew.h), sockets for gateways
+ * to a thread of their own (sockets.h).
+ *
+ *     engine.c     start, stop            server.c   requests of control
+ *     create.c     create and claim       adopt.c    records at start
+ *     lifecycle.c  end, freeze, resize    audit.c    what no one owns
+ *     slots.c      slots and warm pools
+ */
+#pragma once
+
+#include <uv.h>
+
+#include "engine/cgroup.h"
+#include "engine/crew.h"
+#include "engine/disk.h"
+#include "engine/options.h"
+#include "engine/sockets.h"
+#include "engine/table.h"
+#include "engine/template.h"
+#include "net/ipc.h"
+
+#define REQUEST_ID_SIZE 64
+#define FDS_RESERVE 256u
+
+/* Ready sandboxes of one template. */
+struct warm {
+    const struct pool_option *option;
+    char folder[RECORD_TEMPLATE_SIZE]; /* what `option->template` means now; empty: not there */
+    struct sandbox *ready;             /* by next_in_pool, oldest last */
+    unsigned n_ready, n_coming;
+    int64_t not_before_ns; /* after a failure */
+};
+
+/* A connection of control (or of root's tools). */
+struct client {
+    struct client *next, **at;
+    uint64_t id; /* never used again */
+    struct ipc_conn *conn;
+    struct engine *engine;
+};
+
+/* A create under way, or one sandbox being made for a pool. */
+struct creation {
+    struct creation *next; /* while it waits for a slot */
+    struct engine *engine;
+    struct warm *warm; /* set: for this pool, nobody waits */
+    uint64_t conn, seq;
+    char request_id[REQUEST_ID_SIZE];
+    char sandbox_id[RECORD_ID_SIZE];
+    char folder[RECORD_TEMPLATE_SIZE];
+    char rootfs[TEMPLATE_PATH_SIZE];
+    char hostname[65];
+    struct record_limits limits;
+    struct buf identity;
+    int64_t begin_ns, slot_ns, sent_ns;
+    bool is_warm; /* answered from a pool */
+    struct sandbox *sb;
+    struct abx_err err; /* what makes it fail although the worker succeeded */
+};
+
+struct engine {
+    const struct options *o;
+    uv_loop_t loop;
+    uv_signal_t on_term, on_int;
+    uv_timer_t timer; /* retries, refills that were put off */
+    int lock_fd, exe_fd, records_fd, own_uts_fd;
+    char boot_id[RECORD_UUID_SIZE];
+    struct cgroup_tree *cgroups;
+    struct disk_pool *pool;
+    enum mount_path mount_path; /* that the workers' spawners take */
+    struct table *table;
+    struct templates templates;
+    struct crew *crew;
+    struct sockets *sockets;
+    struct ipc_listener *listener;
+    struct client *clients;
+    uint64_t last_client;
+    struct sandbox *slots; /* by next_in_pool */
+    unsigned n_slots, slots_coming;
+    int64_t slots_not_before_ns;
+    struct warm warm[OPTIONS_POOLS_MAX];
+    size_t n_warm;
+    struct creation *waiting, **waiting_tail;
+    unsigned n_waiting;
+    unsigned creating; /* given to workers */
+    bool is_trashing, has_trash;
+    bool is_auditing;
+    bool is_stopping, stop_kills;
+    size_t fd_limit;
+};
+
+/* --- engine.c --- */
+
+/* Runs until stopped by a signal. The process's exit status. */
+int engine_run(const struct options *o, char *const *argv);
+/* While stopping: ends the loop once nothing is under way any more. */
+void engine_stop_if_idle(struct engine *e);
+
+/* --- server.c --- */
+
+int server_start(struct engine *e, int listen_fd, struct abx_err *err);
+void server_stop(struct engine *e);
+/* Answers request `seq` of connection `conn` if it still is there. */
+void server_reply(struct engine *e, uint64_t conn, uint64_t seq, Abx__Ipc__Frame *frame);
+void server_reply_error(struct engine *e, uint64_t conn, uint64_t seq, const struct abx_err *err);
+void server_send_died(struct engine *e, const char *sandbox_id, const char *reason, int status);
+
+/* --- create.c --- */
+
+/* Takes over `c` (heap). Answers its connection in the end, in any case. */
+void creation_begin(struct creation *c);
+/* Goes on with waiting creations as far as there are slots. */
+void creations_go_on(struct engine *e);
+/* Ends a waiting creation of that id; false when there is none. */
+bool creation_cancel(struct engine *e, const char *sandbox_id);
+void creation_free(struct creation *c);
+/* Starts it in a slot (as from slot_take). */
+void creation_start(struct creation *c, struct sandbox *slot);
+/* Fails the one that waits longest, if any. */
+void creation_fail_first(struct engine *e, const struct abx_err *why);
+
+/* --- slots.c --- */
+
+/* Prepares slots and starts pooled sandboxes as far as they are missing and nobody is kept waiting
+ * by that. */
+void slots_refill(struct engine *e);
+struct sandbox *slot_take(struct engine *e);
+/* Reads the templates again and what the pools' names mean. */
+int templates_refresh(struct engine *e, struct abx_err *err);
+/* A ready sandbox of that template; NULL. */
+struct sandbox *warm_take(struct engine *e, const char *folder);
+/* Puts a sandbox that runs without identity into the pool of its template; false when no pool
+ * wants it. */
+bool warm_put(struct engine *e, struct sandbox *sb);
+/* Takes it out of whatever pool it is in. */
+void pool_unlink(struct engine *e, struct sandbox *sb);
+void pools_count(const struct engine *e, unsigned *ret_ready);
+
+/* --- lifecycle.c --- */
+
+/* Watches `sb->pidfd`. */
+int sandbox_watch(struct engine *e, struct sandbox *sb, struct abx_err *err);
+/* Ends and removes it, whatever its state; answers (conn, seq) with KillReply when done (0: nobody).
+ * Waits for what is under way. */
+void sandbox_remove(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq);
+/* The same for the engine's own code: `done` is called in the end, unless memory runs out. */
+void sandbox_remove_then(struct engine *e, struct sandbox *sb,
+                         void (*done)(void *user, const struct abx_err *failure), void *user);
+/* Exit status or oom count of a sandbox that ended. */
+void sandbox_on_event(void *user, const struct job_result *event);
+/* Answer (conn, seq) in the end. */
+void sandbox_freeze(struct engine *e, struct sandbox *sb, bool thaw, uint64_t conn, uint64_t seq);
+void sandbox_usage(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq);
+/* To be called when `is_busy` was cleared. */
+void sandbox_not_busy(struct engine *e, struct sandbox *sb);
+void trash_empty(struct engine *e);
+/* Removes stuck ones whose time has come. */
+void sandboxes_retry(struct engine *e);
+void uid_put(struct engine *e, uid_t base);
+
+/* --- adopt.c --- */
+
+/* Reads all records: running sandboxes come into the table, the rest too, to be removed by
+ * adopt_finish once the workers run. */
+int adopt_scan(struct engine *e, struct abx_err *err);
+void adopt_finish(struct engine *e);
+
+/* --- audit.c --- */
+
+/* Audits, repairs if asked, answers (0: logs). */
+void audit_begin(struct engine *e, bool repair, uint64_t conn, uint64_t seq);

@@ -1,0 +1,54 @@
+/* job.c - sizes and names of job.h. */
+#include "engine/job.h"
+
+#include <string.h>
+
+static const char *const class_names[WORKER_CLASSES_] = {
+    [WORKER_CREATE] = "create",   [WORKER_REMOVE] = "remove", [WORKER_CONTROL] = "control",
+    [WORKER_PREPARE] = "prepare", [WORKER_TRASH] = "trash",
+};
+
+size_t job_size(const struct job *j)
+{
+    return j->kind == JOB_CREATE ? sizeof *j : offsetof(struct job, create);
+}
+
+size_t job_result_size(const struct job_result *r)
+{
+    size_t head = offsetof(struct job_result, u);
+
+    switch (r->kind) {
+    case JOB_AUDIT:
+        return head + sizeof r->u.audit;
+    case JOB_CREATE:
+    case JOB_PREPARE:
+        return head + sizeof r->u.stages;
+    case JOB_READY:
+    case JOB_EXIT:
+    case JOB_OOM:
+    case JOB_UID_PUT:
+    case JOB_REMOVE:
+    case JOB_FREEZE:
+    case JOB_THAW:
+    case JOB_RESIZE:
+    case JOB_USAGE:
+    case JOB_TRASH:
+        return head + sizeof r->u.usage;
+    }
+    return head;
+}
+
+const char *worker_class_name(enum worker_class c)
+{
+    return class_names[c];
+}
+
+bool worker_class_from_name(const char *name, enum worker_class *ret)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(class_names); i++)
+        if (strcmp(name, class_names[i]) == 0) {
+            *ret = (enum worker_class)i;
+            return true;
+        }
+    return false;
+}

@@ -1,0 +1,113 @@
+/* job.h - what the engine asks of its workers and what they answer: fixed structs over packet.h.
+ *
+ * A worker does one job after the other and answers each once, under the job's id. It dies with the
+ * engine. A job may be cut off at any point by SIGKILL; whatever it left is found by its record.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "engine/packet.h"
+#include "engine/record.h"
+
+#define JOB_MAGIC 0x61627831u
+
+/* Each class has workers and a queue of its own, so that none waits for a slower kind. */
+enum worker_class {
+    WORKER_CREATE,  /* has a spawner: mounts, clone3 */
+    WORKER_REMOVE,  /* kills, removes */
+    WORKER_CONTROL, /* freeze, thaw, resize, usage */
+    WORKER_PREPARE, /* slots and uid leases (the only process that has them), audit */
+    WORKER_TRASH,   /* empties trash/ */
+    WORKER_CLASSES_,
+};
+
+enum job_kind {
+    JOB_READY = 1, /* worker's first message: it can work, or why not */
+    JOB_EXIT,      /* event: a child of this worker ended; record.pid, status */
+    JOB_OOM,       /* event while removing: record.name, oom_kills */
+    JOB_PREPARE,   /* in: record.name, limits; out: record, fds */
+    JOB_UID_PUT,   /* record.uid_base may be given out again */
+    JOB_CREATE,    /* in: record, u.create, fds as from JOB_PREPARE; out: record, pidfd, stages */
+    JOB_REMOVE,    /* record.name; out: record.uid_base (0: had no record) */
+    JOB_FREEZE,
+    JOB_THAW,
+    JOB_RESIZE, /* to record.limits */
+    JOB_USAGE,
+    JOB_AUDIT,
+    JOB_TRASH,
+};
+
+/* Descriptors of a slot, in this order. */
+enum { SLOT_USERNS, SLOT_NETNS, SLOT_ENVD, SLOT_CONTROL, SLOT_FDS };
+
+#define JOB_LAYERS_BYTES 4096
+#define JOB_STAGES_MAX 24
+#define JOB_FINDINGS_MAX 200
+
+struct job_create {
+    bool must_resize; /* the slot was made with other limits */
+    char hostname[65];
+    char boot_id[RECORD_UUID_SIZE]; /* what the sandbox sees */
+    uint32_t n_layers;
+    char layers[JOB_LAYERS_BYTES]; /* absolute paths, topmost first, each ended by NUL */
+};
+
+struct job {
+    uint32_t magic;
+    enum job_kind kind;
+    uint64_t id;
+    struct record record;
+    struct job_create create; /* JOB_CREATE only, not sent otherwise */
+};
+
+struct job_stage {
+    char name[24];
+    uint32_t us;
+};
+
+enum finding_kind {
+    FINDING_CGROUP,  /* a group without record */
+    FINDING_UPPER,   /* an upper without record */
+    FINDING_RECORD,  /* a record that the engine does not know, or no record at all */
+    FINDING_UIDS,    /* a leased range without record */
+    FINDING_PROCESS, /* a process with a uid of a range of ours that has no record */
+};
+
+struct finding {
+    enum finding_kind kind;
+    char name[RECORD_ID_SIZE]; /* of the group, upper or file */
+    uint32_t number;           /* pid or first uid */
+};
+
+struct job_result {
+    uint32_t magic;
+    enum job_kind kind;
+    uint64_t id;
+    struct abx_err err; /* code 0: done */
+    struct record record;
+    union {
+        int mount_path;     /* JOB_READY of a create worker */
+        int status;         /* JOB_EXIT: as from waitpid */
+        uint64_t oom_kills; /* JOB_OOM */
+        uint32_t us;        /* JOB_FREEZE, JOB_THAW */
+        struct {
+            uint64_t cpu_us, memory_bytes, cache_bytes, disk_bytes;
+            uint32_t processes;
+        } usage;
+        struct {
+            uint32_t n;
+            struct job_stage list[JOB_STAGES_MAX];
+        } stages;
+        struct {
+            uint32_t n;
+            bool has_more;
+            struct finding list[JOB_FINDINGS_MAX];
+        } audit;
+    } u;
+};
+
+/* Bytes of a message that matter for its kind. */
+size_t job_size(const struct job *j);
+size_t job_result_size(const struct job_result *r);
+const char *worker_class_name(enum worker_class c);
+bool worker_class_from_name(const char *name, enum worker_class *ret);

@@ -1,0 +1,432 @@
+/* lifecycle.c - the end of sandboxes, freeze and thaw, usage. See engine.h. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "engine/engine.h"
+
+#define STUCK_RETRY_NS (5 * NSEC_PER_SEC)
+
+/* --- death -------------------------------------------------------------------------------------- */
+
+static void on_exit_closed(uv_handle_t *h)
+{
+    free(h);
+}
+
+static void unwatch(struct sandbox *sb)
+{
+    if (!sb->exit_poll)
+        return;
+    uv_close((uv_handle_t *)sb->exit_poll, on_exit_closed);
+    sb->exit_poll = NULL;
+}
+
+static void on_exited(uv_poll_t *h, int status, int events)
+{
+    struct sandbox *sb = h->data;
+
+    (void)status;
+    (void)events;
+    sb->is_died = true;
+    unwatch(sb);
+    sandbox_remove(sb->engine, sb, 0, 0);
+}
+
+int sandbox_watch(struct engine *e, struct sandbox *sb, struct abx_err *err)
+{
+    uv_poll_t *h = calloc(1, sizeof *h);
+    int r;
+
+    if (!h)
+        return err_oom(err);
+    r = uv_poll_init(&e->loop, h, sb->pidfd);
+    if (r < 0) {
+        free(h);
+        return err_sys(err, -r, "watch the sandbox");
+    }
+    h->data = sb;
+    sb->engine = e;
+    sb->exit_poll = h;
+    r = uv_poll_start(h, UV_READABLE, on_exited);
+    return r < 0 ? err_sys(err, -r, "watch the sandbox") : 0;
+}
+
+static const char *reason_of(const struct sandbox *sb)
+{
+    if (sb->has_oom && sb->oom_kills > 0 && (!sb->has_exit || WIFSIGNALED(sb->exit_status)))
+        return "oom";
+    return sb->has_exit && WIFSIGNALED(sb->exit_status) ? "signal" : "exit";
+}
+
+/* Once, when both facts are there or will not come any more. */
+static void tell_died(struct engine *e, struct sandbox *sb, bool is_last_chance)
+{
+    const char *id = sb->record.sandbox_id;
+    int status = sb->has_exit ? sb->exit_status : -1;
+
+    if (!sb->is_died || sb->is_told || id[0] == '\0' ||
+        (!is_last_chance && !(sb->has_exit && sb->has_oom)))
+        return;
+    sb->is_told = true;
+    server_send_died(e, id, reason_of(sb), status);
+    sockets_send_died(e->sockets, id, reason_of(sb), status);
+    log_info("sandbox died", "id", id, "reason", reason_of(sb), NULL);
+}
+
+struct event_target {
+    const struct job_result *event;
+    struct sandbox *found;
+};
+
+static void match_pid(void *user, struct sandbox *sb)
+{
+    struct event_target *t = user;
+
+    if (sb->record.pid == t->event->record.pid && sb->pidfd >= 0 && !sb->has_exit)
+        t->found = sb;
+}
+
+void sandbox_on_event(void *user, const struct job_result *event)
+{
+    struct engine *e = user;
+    struct event_target t = { event, NULL };
+
+    if (event->kind == JOB_READY) {
+        if (event->u.mount_path != MOUNT_AUTO)
+            e->mount_path = (enum mount_path)event->u.mount_path;
+        return;
+    }
+    if (event->kind == JOB_OOM)
+        t.found = table_find(e->table, event->record.name);
+    else
+        table_each(e->table, match_pid, &t);
+    if (!t.found)
+        return;
+    if (event->kind == JOB_OOM) {
+        t.found->has_oom = true;
+        t.found->oom_kills = event->u.oom_kills;
+    } else {
+        t.found->has_exit = true;
+        t.found->exit_status = event->u.status;
+    }
+    tell_died(e, t.found, false);
+}
+
+/* --- removal ------------------------------------------------------------------------------------ */
+
+static void add_waiter(struct sandbox *sb, struct waiter waiter)
+{
+    struct waiter *w = calloc(1, sizeof *w);
+
+    if (!w)
+        return; /* its deadline ends it */
+    waiter.next = sb->waiters;
+    *w = waiter;
+    sb->waiters = w;
+}
+
+static void answer_waiters(struct engine *e, struct sandbox *sb, const struct abx_err *failure)
+{
+    while (sb->waiters) {
+        struct waiter *w = sb->waiters;
+        Abx__Ipc__Frame f = ABX__IPC__FRAME__INIT;
+        Abx__Ipc__KillReply body = ABX__IPC__KILL_REPLY__INIT;
+
+        sb->waiters = w->next;
+        body.existed = true;
+        f.body_case = ABX__IPC__FRAME__BODY_KILL_REPLY;
+        f.kill_reply = &body;
+        if (w->conn == 0)
+            w->done(w->user, failure);
+        else if (failure)
+            server_reply_error(e, w->conn, w->seq, failure);
+        else
+            server_reply(e, w->conn, w->seq, &f);
+        free(w);
+    }
+}
+
+static void on_nothing(void *user, const struct job_result *r, int *fds, size_t n_fds)
+{
+    (void)user;
+    (void)fds;
+    (void)n_fds;
+    if (r->err.code)
+        log_err("uid range", &r->err);
+}
+
+void uid_put(struct engine *e, uid_t base)
+{
+    struct job j = { .kind = JOB_UID_PUT };
+    struct abx_err err;
+
+    j.record.uid_base = base;
+    if (base != 0 && crew_submit(e->crew, WORKER_PREPARE, &j, NULL, 0, on_nothing, NULL, &err) < 0)
+        log_err("uid range", &err); /* the audit finds it */
+}
+
+static void submit_remove(struct engine *e, struct sandbox *sb);
+
+static void on_removed(void *user, const struct job_result *r, int *fds, size_t n_fds)
+{
+    struct sandbox *sb = user;
+    struct engine *e = sb->engine;
+
+    (void)fds;
+    (void)n_fds;
+    if (r->err.code == ABX_UNAVAILABLE && !e->is_stopping) { /* the worker died, not the job */
+        submit_remove(e, sb);
+        return;
+    }
+    tell_died(e, sb, true);
+    if (r->err.code) {
+        log_err("a sandbox could not be removed", &r->err);
+        sb->state = SANDBOX_STUCK;
+        sb->retry_ns = time_mono_ns() + STUCK_RETRY_NS;
+        answer_waiters(e, sb, &r->err);
+        engine_stop_if_idle(e);
+        return;
+    }
+    uid_put(e, r->record.uid_base);
+    answer_waiters(e, sb, NULL);
+    if (sb->record.sandbox_id[0] != '\0')
+        log_info("sandbox removed", "id", sb->record.sandbox_id, NULL);
+    fd_close(TAKE_FD(sb->pidfd));
+    table_remove(e->table, sb);
+    e->has_trash = true;
+    trash_empty(e);
+    slots_refill(e);
+    engine_stop_if_idle(e);
+}
+
+static void submit_remove(struct engine *e, struct sandbox *sb)
+{
+    struct job j = { .kind = JOB_REMOVE };
+    struct abx_err err;
+
+    j.record = sb->record;
+    sb->state = SANDBOX_REMOVING;
+    if (crew_submit(e->crew, WORKER_REMOVE, &j, NULL, 0, on_removed, sb, &err) < 0) {
+        sb->state = SANDBOX_STUCK;
+        sb->retry_ns = time_mono_ns() + STUCK_RETRY_NS;
+        answer_waiters(e, sb, &err);
+    }
+}
+
+void sandbox_remove(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq)
+{
+    sb->engine = e;
+    if (conn != 0)
+        add_waiter(sb, (struct waiter){ .conn = conn, .seq = seq });
+    if (sb->state == SANDBOX_REMOVING)
+        return;
+    if (sb->record.sandbox_id[0] != '\0')
+        sockets_remove(e->sockets, sb->record.sandbox_id);
+    if (sb->state == SANDBOX_STARTING || sb->is_busy) {
+        sb->kill_wanted = true;
+        return;
+    }
+    pool_unlink(e, sb);
+    unwatch(sb);
+    /* A head start: the kill by cgroup follows and does not depend on it. */
+    if (sb->pidfd >= 0)
+        (void)syscall(SYS_pidfd_send_signal, sb->pidfd, SIGKILL, NULL, 0);
+    fd_close(TAKE_FD(sb->netns_fd));
+    fd_close(TAKE_FD(sb->userns_fd));
+    fd_close(TAKE_FD(sb->envd_fd));
+    fd_close(TAKE_FD(sb->control_fd));
+    submit_remove(e, sb);
+}
+
+void sandbox_remove_then(struct engine *e, struct sandbox *sb,
+                         void (*done)(void *user, const struct abx_err *failure), void *user)
+{
+    add_waiter(sb, (struct waiter){ .done = done, .user = user });
+    sandbox_remove(e, sb, 0, 0);
+}
+
+static void retry_one(void *user, struct sandbox *sb)
+{
+    struct engine *e = user;
+
+    if (sb->state == SANDBOX_STUCK && time_mono_ns() >= sb->retry_ns)
+        submit_remove(e, sb);
+}
+
+void sandboxes_retry(struct engine *e)
+{
+    table_each(e->table, retry_one, e);
+}
+
+void sandbox_not_busy(struct engine *e, struct sandbox *sb)
+{
+    if (sb->kill_wanted)
+        sandbox_remove(e, sb, 0, 0);
+}
+
+/* --- trash -------------------------------------------------------------------------------------- */
+
+static void on_trash_emptied(void *user, const struct job_result *r, int *fds, size_t n_fds)
+{
+    struct engine *e = user;
+
+    (void)fds;
+    (void)n_fds;
+    e->is_trashing = false;
+    if (r->err.code)
+        log_err("the trash could not be emptied", &r->err);
+    trash_empty(e);
+    engine_stop_if_idle(e);
+}
+
+void trash_empty(struct engine *e)
+{
+    struct job j = { .kind = JOB_TRASH };
+    struct abx_err err;
+
+    if (e->is_trashing || !e->has_trash || (e->is_stopping && !e->stop_kills))
+        return;
+    e->has_trash = false;
+    if (crew_submit(e->crew, WORKER_TRASH, &j, NULL, 0, on_trash_emptied, e, &err) < 0)
+        log_err("the trash could not be emptied", &err);
+    else
+        e->is_trashing = true;
+}
+
+/* --- freeze, thaw, usage ------------------------------------------------------------------------ */
+
+/* A job about one sandbox for one request. `sb` is set when the sandbox is kept for it (is_busy). */
+struct request {
+    struct engine *engine;
+    struct sandbox *sb;
+    uint64_t conn, seq;
+};
+
+static int request_submit(struct engine *e, struct sandbox *sb, enum job_kind kind, uint64_t conn,
+                          uint64_t seq, job_done_fn done, struct abx_err *err)
+{
+    struct request *q = calloc(1, sizeof *q);
+    struct job j = { .kind = kind };
+    int r;
+
+    if (!q)
+        return err_oom(err);
+    *q = (struct request){ e, kind == JOB_USAGE ? NULL : sb, conn, seq };
+    j.record = sb->record;
+    r = crew_submit(e->crew, WORKER_CONTROL, &j, NULL, 0, done, q, err);
+    if (r < 0)
+        free(q);
+    else if (kind != JOB_USAGE)
+        sb->is_busy = true;
+    return r;
+}
+
+static void reply_freeze(struct engine *e, uint64_t conn, uint64_t seq, uint32_t us)
+{
+    Abx__Ipc__Frame f = ABX__IPC__FRAME__INIT;
+    Abx__Ipc__FreezeReply body = ABX__IPC__FREEZE_REPLY__INIT;
+
+    body.us = us;
+    f.body_case = ABX__IPC__FRAME__BODY_FREEZE_REPLY;
+    f.freeze_reply = &body;
+    server_reply(e, conn, seq, &f);
+}
+
+static void on_frozen(void *user, const struct job_result *r, int *fds, size_t n_fds)
+{
+    struct request *q = user;
+    struct engine *e = q->engine;
+    struct sandbox *sb = q->sb;
+    struct abx_err err = r->err;
+
+    (void)fds;
+    (void)n_fds;
+    sb->is_busy = false;
+    if (err.code == 0) {
+        sb->state = r->kind == JOB_FREEZE ? SANDBOX_FROZEN : SANDBOX_RUNNING;
+        sb->record.is_frozen = r->kind == JOB_FREEZE;
+        (void)record_write(e->records_fd, &sb->record, &err);
+    }
+    sockets_set_frozen(e->sockets, sb->record.sandbox_id, sb->state == SANDBOX_FROZEN);
+    if (err.code)
+        server_reply_error(e, q->conn, q->seq, &err);
+    else
+        reply_freeze(e, q->conn, q->seq, r->u.us);
+    free(q);
+    sandbox_not_busy(e, sb);
+    engine_stop_if_idle(e);
+}
+
+static int check_idle(const struct sandbox *sb, struct abx_err *err)
+{
+    if (sb->is_busy || sb->state == SANDBOX_STARTING)
+        return err_reason(err, REASON_CONFLICT, "sandbox '%s' is being changed",
+                          sb->record.sandbox_id);
+    if (sb->state != SANDBOX_RUNNING && sb->state != SANDBOX_FROZEN)
+        return err_set(err, ABX_FAILED_PRECONDITION, "sandbox '%s' is ending",
+                       sb->record.sandbox_id);
+    return 0;
+}
+
+void sandbox_freeze(struct engine *e, struct sandbox *sb, bool thaw, uint64_t conn, uint64_t seq)
+{
+    enum sandbox_state wanted = thaw ? SANDBOX_RUNNING : SANDBOX_FROZEN;
+    struct abx_err err;
+    int r = check_idle(sb, &err);
+
+    if (r == 0 && sb->state == wanted) {
+        reply_freeze(e, conn, seq, 0);
+        return;
+    }
+    if (r == 0 && !thaw) /* from here on no new connections */
+        sockets_set_frozen(e->sockets, sb->record.sandbox_id, true);
+    if (r == 0)
+        r = request_submit(e, sb, thaw ? JOB_THAW : JOB_FREEZE, conn, seq, on_frozen, &err);
+    if (r < 0)
+        server_reply_error(e, conn, seq, &err);
+}
+
+static void on_usage(void *user, const struct job_result *r, int *fds, size_t n_fds)
+{
+    struct request *q = user;
+    struct engine *e = q->engine;
+    Abx__Ipc__Frame f = ABX__IPC__FRAME__INIT;
+    Abx__Ipc__UsageReply body = ABX__IPC__USAGE_REPLY__INIT;
+
+    (void)fds;
+    (void)n_fds;
+    body.cpu_us = r->u.usage.cpu_us;
+    body.memory_bytes = r->u.usage.memory_bytes;
+    body.cache_bytes = r->u.usage.cache_bytes;
+    body.disk_bytes = r->u.usage.disk_bytes;
+    body.processes = r->u.usage.processes;
+    f.body_case = ABX__IPC__FRAME__BODY_USAGE_REPLY;
+    f.usage_reply = &body;
+    if (r->err.code)
+        server_reply_error(e, q->conn, q->seq, &r->err);
+    else
+        server_reply(e, q->conn, q->seq, &f);
+    free(q);
+    engine_stop_if_idle(e);
+}
+
+void sandbox_usage(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq)
+{
+    struct abx_err err;
+    int r = 0;
+
+    if (sb->state != SANDBOX_RUNNING && sb->state != SANDBOX_FROZEN)
+        r = err_set(&err, ABX_FAILED_PRECONDITION, "sandbox '%s' is starting or ending",
+                    sb->record.sandbox_id);
+    else
+        r = request_submit(e, sb, JOB_USAGE, conn, seq, on_usage, &err);
+    if (r < 0)
+        server_reply_error(e, conn, seq, &err);
+}

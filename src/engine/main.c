@@ -1,0 +1,27 @@
+/* main.c - abx-engine: the only privileged role. Reads its command line and becomes the engine, one of
+ * its workers, or the probe.
+ */
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/log.h"
+#include "engine/engine.h"
+#include "engine/options.h"
+#include "engine/worker.h"
+
+int main(int argc, char **argv)
+{
+    static struct options o;
+    struct abx_err err;
+    bool is_help;
+
+    log_init("engine");
+    if (options_parse(argc, argv, &o, &is_help, &err) < 0) {
+        log_err("bad command line", &err);
+        return 2;
+    }
+    if (is_help)
+        return fputs(options_usage, stdout) < 0;
+    (void)umask(022);
+    return o.is_worker ? worker_main(&o) : engine_run(&o, argv);
+}

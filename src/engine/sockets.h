@@ -1,0 +1,38 @@
+/* sockets.h - the thread that makes sockets inside sandboxes for the gateways, and does nothing
+ * else: a gateway never waits for a create or a delete.
+ *
+ * It has its own loop, its listener and connections, and a table of (sandbox id, namespace, state)
+ * that the engine's thread changes under a lock. Gateways may ask for SOCKET and get Died events.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/err.h"
+
+struct sockets;
+
+struct sockets_opts {
+    int listen_fd; /* owned by the thread from sockets_start on */
+    uid_t uids[2];
+    size_t n_uids;
+    const char *instance; /* both borrowed until sockets_stop */
+    const char *boot_id;
+};
+
+/* Starts the thread. */
+int sockets_start(const struct sockets_opts *opts, struct sockets **ret, struct abx_err *err);
+/* Ends and joins it. */
+void sockets_stop(struct sockets *s);
+DEFINE_CLEANUP(struct sockets *, sockets_stop)
+
+/* The rest is called from the engine's thread. */
+
+/* From now on sockets can be had; `netns_fd` is borrowed until sockets_remove. */
+int sockets_add(struct sockets *s, const char *sandbox_id, int netns_fd, struct abx_err *err);
+/* While frozen, SOCKET fails with FAILED_PRECONDITION. */
+void sockets_set_frozen(struct sockets *s, const char *sandbox_id, bool on);
+/* When it returns the namespace is not used any more. Missing is fine. */
+void sockets_remove(struct sockets *s, const char *sandbox_id);
+/* Tells all gateways. */
+void sockets_send_died(struct sockets *s, const char *sandbox_id, const char *reason, int status);

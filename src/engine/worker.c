@@ -1,0 +1,295 @@
+/* worker.c - start, loop, and the short jobs. See worker.h; create, prepare and audit have files of
+ * their own.
+ */
+#include "engine/worker.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "engine/crew.h"
+#include "engine/worker_internal.h"
+
+#define KILL_TIMEOUT_MS 10000
+#define FREEZE_TIMEOUT_MS 2000
+
+static int child_event = -EBADF; /* written by the handler of SIGCHLD */
+
+struct cgroup_limits worker_cgroup_limits(const struct record_limits *l)
+{
+    return (struct cgroup_limits){
+        .cpu_count = l->cpu_count,
+        .memory_bytes = (uint64_t)l->memory_mb << 20,
+    };
+}
+
+void worker_send(const struct job_result *r, const int *fds, size_t n_fds)
+{
+    if (packet_send(WORKER_FD, r, job_result_size(r), fds, n_fds) < 0)
+        _exit(0);
+}
+
+/* --- remove ------------------------------------------------------------------------------------- */
+
+int worker_remove_all(struct worker *w, const char *name, struct abx_err *err)
+{
+    int r = cgroup_kill(w->cgroups, name, KILL_TIMEOUT_MS, err);
+
+    if (r < 0 && r != ABX_NOT_FOUND)
+        return r;
+    r = cgroup_remove(w->cgroups, name, err);
+    return r < 0 ? r : disk_upper_trash(w->pool, name, err);
+}
+
+static void send_oom(struct worker *w, const char *name)
+{
+    struct job_result event = { .magic = JOB_MAGIC, .kind = JOB_OOM };
+    struct cgroup_usage u = { 0 };
+
+    memcpy(event.record.name, name, sizeof event.record.name);
+    if (cgroup_usage_read(w->cgroups, name, &u, NULL) == 0)
+        event.u.oom_kills = u.oom_kills;
+    worker_send(&event, NULL, 0);
+}
+
+/* The record goes last: until then everything that is left can be found again. */
+static int run_remove(struct worker *w, const struct job *j, struct job_result *ret)
+{
+    struct record record;
+    int r;
+
+    send_oom(w, j->record.name);
+    if (record_read(w->records_fd, j->record.name, &record, NULL) == 0)
+        ret->record.uid_base = record.uid_base;
+    r = worker_remove_all(w, j->record.name, &ret->err);
+    return r < 0 ? r : record_remove(w->records_fd, j->record.name, &ret->err);
+}
+
+/* --- freeze, resize, usage ---------------------------------------------------------------------- */
+
+static int run_freeze(struct worker *w, const struct job *j, bool on, struct job_result *ret)
+{
+    int64_t begin = time_mono_ns();
+    int r = cgroup_freeze(w->cgroups, j->record.name, on, FREEZE_TIMEOUT_MS, &ret->err);
+
+    ret->u.us = (uint32_t)((time_mono_ns() - begin) / 1000);
+    return r;
+}
+
+static int run_resize(struct worker *w, const struct job *j, struct job_result *ret)
+{
+    const struct cgroup_limits limits = worker_cgroup_limits(&j->record.limits);
+    int r = cgroup_set_limits(w->cgroups, j->record.name, &limits, &ret->err);
+
+    if (r < 0 || !disk_pool_is_limited(w->pool))
+        return r;
+    return disk_upper_set_limit(w->pool, j->record.name, (uint64_t)j->record.limits.disk_mb << 20,
+                                &ret->err);
+}
+
+static int run_usage(struct worker *w, const struct job *j, struct job_result *ret)
+{
+    struct cgroup_usage u;
+    uint64_t disk = 0;
+    int r = cgroup_usage_read(w->cgroups, j->record.name, &u, &ret->err);
+
+    if (r < 0)
+        return r;
+    if (disk_pool_is_limited(w->pool)) {
+        r = disk_upper_usage(w->pool, j->record.name, &disk, &ret->err);
+        if (r < 0)
+            return r;
+    }
+    ret->u.usage.cpu_us = u.cpu_us;
+    ret->u.usage.memory_bytes = u.memory_bytes;
+    ret->u.usage.cache_bytes = u.cache_bytes;
+    ret->u.usage.processes = u.processes;
+    ret->u.usage.disk_bytes = disk;
+    return 0;
+}
+
+/* --- loop --------------------------------------------------------------------------------------- */
+
+static void run_job(struct worker *w, const struct job *j, int *fds, size_t n_fds)
+{
+    struct job_result ret = { .magic = JOB_MAGIC, .kind = j->kind, .id = j->id };
+    int send_fds[PACKET_FDS_MAX];
+    size_t n_send = 0;
+
+    ret.record = j->record;
+    switch (j->kind) {
+    case JOB_CREATE:
+        job_create_run(w, j, fds, n_fds, &ret, send_fds, &n_send);
+        break;
+    case JOB_PREPARE:
+        job_prepare_run(w, j, &ret, send_fds, &n_send);
+        break;
+    case JOB_UID_PUT:
+        job_uid_put_run(w, j, &ret);
+        break;
+    case JOB_REMOVE:
+        (void)run_remove(w, j, &ret);
+        break;
+    case JOB_FREEZE:
+    case JOB_THAW:
+        (void)run_freeze(w, j, j->kind == JOB_FREEZE, &ret);
+        break;
+    case JOB_RESIZE:
+        (void)run_resize(w, j, &ret);
+        break;
+    case JOB_USAGE:
+        (void)run_usage(w, j, &ret);
+        break;
+    case JOB_AUDIT:
+        job_audit_run(w, &ret);
+        break;
+    case JOB_TRASH:
+        (void)disk_trash_empty(w->pool, &ret.err);
+        break;
+    case JOB_READY:
+    case JOB_EXIT:
+    case JOB_OOM:
+        (void)err_set(&ret.err, ABX_INTERNAL, "not a job");
+        break;
+    }
+    worker_send(&ret, send_fds, n_send);
+    packet_close_fds(send_fds, n_send);
+}
+
+/* Sandboxes are children of the create worker that made them. */
+static void reap(void)
+{
+    struct job_result event = { .magic = JOB_MAGIC, .kind = JOB_EXIT };
+    int status;
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        event.record.pid = pid;
+        event.u.status = status;
+        worker_send(&event, NULL, 0);
+    }
+}
+
+static int loop(struct worker *w)
+{
+    struct pollfd p[2] = { { WORKER_FD, POLLIN, 0 }, { child_event, POLLIN, 0 } };
+    static struct job job; /* 5 KB, zeroed once: short messages leave the rest alone */
+    int fds[PACKET_FDS_MAX];
+    size_t n_fds;
+    uint64_t count;
+
+    for (;;) {
+        ssize_t n;
+
+        if (poll(p, 2, -1) < 0 && errno != EINTR)
+            return 1;
+        if (read(child_event, &count, sizeof count) > 0)
+            reap();
+        if (p[0].revents == 0)
+            continue;
+        n = packet_receive(WORKER_FD, &job, sizeof job, fds, &n_fds);
+        if (n == 0)
+            return 0;
+        if (n < (ssize_t)offsetof(struct job, create) || job.magic != JOB_MAGIC)
+            return 1;
+        run_job(w, &job, fds, n_fds);
+        packet_close_fds(fds, n_fds);
+    }
+}
+
+/* --- start -------------------------------------------------------------------------------------- */
+
+static void on_sigchld(int sig)
+{
+    int keep = errno;
+    const uint64_t one = 1;
+
+    (void)sig;
+    (void)!write(child_event, &one, sizeof one);
+    errno = keep;
+}
+
+static void on_ignored(int sig)
+{
+    (void)sig;
+}
+
+/* Handlers and not SIG_IGN or a mask: a sandbox would inherit those through exec. */
+static int catch_signals(struct abx_err *err)
+{
+    struct sigaction child = { .sa_handler = on_sigchld, .sa_flags = SA_RESTART | SA_NOCLDSTOP };
+    struct sigaction ignored = { .sa_handler = on_ignored, .sa_flags = SA_RESTART };
+
+    child_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (child_event < 0)
+        return err_sys(err, errno, "eventfd");
+    if (sigaction(SIGCHLD, &child, NULL) < 0 || sigaction(SIGINT, &ignored, NULL) < 0 ||
+        sigaction(SIGTERM, &ignored, NULL) < 0)
+        return err_sys(err, errno, "sigaction");
+    return 0;
+}
+
+static int open_records(struct worker *w, struct abx_err *err)
+{
+    char path[4096];
+
+    if (!path_join(path, sizeof path, w->o->run_dir, "sandboxes"))
+        return err_set(err, ABX_INVALID_ARGUMENT, "run dir path too long");
+    w->records_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return w->records_fd < 0 ? err_sys(err, errno, "open '%s'", path) : 0;
+}
+
+static int start(struct worker *w, struct abx_err *err)
+{
+    const struct disk_opts disk = { w->o->data_dir, w->o->instance, w->o->disk_bytes };
+    const struct spawner_opts spawn = { w->o->mount_path };
+    int r = catch_signals(err);
+
+    if (r == 0)
+        r = fd_set_cloexec(WORKER_FD, true) < 0 || fd_set_cloexec(WORKER_LOCK_FD, true) < 0
+                ? err_sys(err, errno, "worker descriptors")
+                : 0;
+    if (r == 0)
+        r = host_boot_id(w->boot_id, err);
+    if (r == 0)
+        r = open_records(w, err);
+    if (r == 0)
+        r = cgroup_tree_open(w->o->instance, &w->cgroups, err);
+    if (r == 0)
+        r = disk_pool_open(&disk, &w->pool, err);
+    if (r == 0 && w->o->worker == WORKER_PREPARE)
+        r = leases_open(w, err);
+    if (r < 0 || w->o->worker != WORKER_CREATE)
+        return r;
+    w->guest_fd = open(w->o->guest, O_RDONLY | O_CLOEXEC);
+    if (w->guest_fd < 0)
+        return err_sys(err, errno, "open guest '%s'", w->o->guest);
+    return spawner_new(&spawn, &w->spawner, err);
+}
+
+int worker_main(const struct options *o)
+{
+    static struct worker w = { .guest_fd = -EBADF, .records_fd = -EBADF };
+    struct job_result ready = { .magic = JOB_MAGIC, .kind = JOB_READY };
+
+    w.o = o;
+    (void)prctl(PR_SET_NAME, "abx-engine-work");
+    if (prctl(PR_SET_DUMPABLE, 0) < 0)
+        (void)err_sys(&ready.err, errno, "dumpable");
+    else
+        (void)start(&w, &ready.err);
+    if (w.spawner)
+        ready.u.mount_path = (int)spawner_mount_path(w.spawner);
+    worker_send(&ready, NULL, 0);
+    return ready.err.code ? 1 : loop(&w);
+}

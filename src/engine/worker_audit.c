@@ -1,0 +1,192 @@
+/* worker_audit.c - looks for what no record accounts for. See worker.h.
+ *
+ * First the things are listed, then it is asked whether each has a record. A record is written
+ * before any of its things and removed after all of them, so something without a record is not
+ * under construction. Only uid ranges can look ownerless for a moment; the engine therefore trusts
+ * what two audits in a row found.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/str.h"
+#include "engine/worker_internal.h"
+
+struct audit {
+    struct worker *w;
+    struct job_result *ret;
+    enum finding_kind kind; /* of what is being listed */
+    struct names {
+        char (*list)[RECORD_ID_SIZE];
+        size_t n;
+    } names[2]; /* FINDING_CGROUP, FINDING_UPPER */
+};
+
+static void add_finding(struct audit *a, enum finding_kind kind, const char *name, uint32_t number)
+{
+    uint32_t n = a->ret->u.audit.n;
+    struct finding *f = &a->ret->u.audit.list[n];
+
+    if (n == JOB_FINDINGS_MAX) {
+        a->ret->u.audit.has_more = true;
+        return;
+    }
+    f->kind = kind;
+    f->number = number;
+    (void)snprintf(f->name, sizeof f->name, "%s", name);
+    a->ret->u.audit.n = n + 1;
+}
+
+static int note_name(void *user, const char *name)
+{
+    struct audit *a = user;
+    struct names *names = &a->names[a->kind];
+    char(*more)[RECORD_ID_SIZE] = reallocarray(names->list, names->n + 1, sizeof *more);
+
+    if (!more)
+        return ABX_RESOURCE_EXHAUSTED;
+    names->list = more;
+    (void)snprintf(more[names->n++], sizeof *more, "%s", name);
+    return 0;
+}
+
+static bool has_record(struct worker *w, const char *name)
+{
+    return faccessat(w->records_fd, name, F_OK, 0) == 0;
+}
+
+static int audit_names(struct audit *a, struct abx_err *err)
+{
+    int r;
+
+    a->kind = FINDING_CGROUP;
+    r = cgroup_each(a->w->cgroups, note_name, a, err);
+    if (r < 0)
+        return r;
+    a->kind = FINDING_UPPER;
+    r = disk_upper_each(a->w->pool, note_name, a, err);
+    if (r < 0)
+        return r;
+    for (int kind = 0; kind < 2; kind++)
+        for (size_t i = 0; i < a->names[kind].n; i++)
+            if (!has_record(a->w, a->names[kind].list[i]))
+                add_finding(a, (enum finding_kind)kind, a->names[kind].list[i], 0);
+    return 0;
+}
+
+/* --- uid ranges and processes ------------------------------------------------------------------- */
+
+struct used {
+    struct worker *w;
+    uid_t *bases;
+    size_t n;
+};
+
+static int note_used(void *user, const char *name)
+{
+    struct used *u = user;
+    struct record r;
+    uid_t *more;
+
+    if (record_read(u->w->records_fd, name, &r, NULL) < 0)
+        return 0;
+    more = reallocarray(u->bases, u->n + 1, sizeof *more);
+    if (!more)
+        return ABX_RESOURCE_EXHAUSTED;
+    u->bases = more;
+    more[u->n++] = r.uid_base;
+    return 0;
+}
+
+static bool is_used(const struct used *u, uid_t base)
+{
+    for (size_t i = 0; i < u->n; i++)
+        if (u->bases[i] == base)
+            return true;
+    return false;
+}
+
+static bool is_ours(const struct worker *w, uid_t base)
+{
+    for (size_t i = 0; i < w->n_leases; i++)
+        if (w->leases[i].base == base)
+            return true;
+    return false;
+}
+
+/* Real uid by /proc/<pid>/status (the owner of the folder is root for what cannot be dumped). */
+static bool process_uid(int procfd, const char *pid, uid_t *ret)
+{
+    _cleanup_(buf_done) struct buf b = BUF_INIT(16384);
+    char path[64];
+    const char *p, *end;
+    uint64_t uid;
+
+    (void)snprintf(path, sizeof path, "%.20s/status", pid);
+    if (file_read(procfd, path, &b, NULL) < 0)
+        return false;
+    p = buf_cstr(&b);
+    p = p ? strstr(p, "\nUid:\t") : NULL;
+    end = p ? strchr(p + 6, '\t') : NULL;
+    if (!end || !str_parse_u64(slice_of(p + 6, (size_t)(end - p - 6)), UINT32_MAX, &uid))
+        return false;
+    *ret = (uid_t)uid;
+    return true;
+}
+
+static void closedirp(DIR **d)
+{
+    if (*d)
+        (void)closedir(*d);
+}
+
+static int audit_processes(struct audit *a, const struct used *u, struct abx_err *err)
+{
+    _cleanup_(closedirp) DIR *d = opendir("/proc");
+    struct dirent *e;
+
+    if (!d)
+        return err_sys(err, errno, "open /proc");
+    while ((errno = 0, e = readdir(d)) != NULL) {
+        uint64_t pid;
+        uid_t uid, base;
+
+        if (!str_parse_u64(slice_str(e->d_name), INT32_MAX, &pid) ||
+            !process_uid(dirfd(d), e->d_name, &uid))
+            continue;
+        if (uid < UID_RANGE_FIRST || uid > UID_RANGE_LAST)
+            continue;
+        base = uid - (uid - UID_RANGE_FIRST) % UID_RANGE_SIZE;
+        if (is_ours(a->w, base) && !is_used(u, base))
+            add_finding(a, FINDING_PROCESS, "", (uint32_t)pid);
+    }
+    return errno ? err_sys(err, errno, "read /proc") : 0;
+}
+
+static int audit_uids(struct audit *a, struct abx_err *err)
+{
+    struct used u = { a->w, NULL, 0 };
+    int r = record_each(a->w->records_fd, note_used, &u, err);
+
+    for (size_t i = 0; r == 0 && i < a->w->n_leases; i++)
+        if (!a->w->leases[i].is_free && !is_used(&u, a->w->leases[i].base))
+            add_finding(a, FINDING_UIDS, "", (uint32_t)a->w->leases[i].base);
+    if (r == 0)
+        r = audit_processes(a, &u, err);
+    free(u.bases);
+    return r;
+}
+
+void job_audit_run(struct worker *w, struct job_result *ret)
+{
+    struct audit a = { .w = w, .ret = ret };
+
+    if (audit_names(&a, &ret->err) == 0)
+        (void)audit_uids(&a, &ret->err);
+    free(a.names[0].list);
+    free(a.names[1].list);
+}

@@ -1,0 +1,45 @@
+/* worker_internal.h - what worker.c and the files with its jobs share. */
+#pragma once
+
+#include "engine/cgroup.h"
+#include "engine/disk.h"
+#include "engine/job.h"
+#include "engine/options.h"
+#include "engine/spawn.h"
+#include "engine/userns.h"
+
+struct lease {
+    uid_t base;
+    int userns_fd; /* kept open as long as the lease: making one costs a process */
+    bool is_free;
+};
+
+struct worker {
+    const struct options *o;
+    struct cgroup_tree *cgroups;
+    struct disk_pool *pool;
+    struct spawner *spawner; /* create only */
+    int guest_fd;            /* create only */
+    int records_fd;
+    struct uid_leases *uids; /* prepare only */
+    struct lease *leases;
+    size_t n_leases;
+    char boot_id[RECORD_UUID_SIZE];
+};
+
+struct cgroup_limits worker_cgroup_limits(const struct record_limits *l);
+/* Sends an event or a result; a failure ends the process (the engine is gone). */
+void worker_send(const struct job_result *r, const int *fds, size_t n_fds);
+/* Kills and removes everything of `name` but its record. */
+int worker_remove_all(struct worker *w, const char *name, struct abx_err *err);
+
+/* Jobs: fill *ret (err too), may set descriptors to send along. */
+void job_create_run(struct worker *w, const struct job *j, int *fds, size_t n_fds,
+                    struct job_result *ret, int *ret_fds, size_t *ret_n);
+void job_prepare_run(struct worker *w, const struct job *j, struct job_result *ret, int *ret_fds,
+                     size_t *ret_n);
+void job_uid_put_run(struct worker *w, const struct job *j, struct job_result *ret);
+void job_audit_run(struct worker *w, struct job_result *ret);
+
+/* Opens the lease file and notes which of this instance's ranges no record names. */
+int leases_open(struct worker *w, struct abx_err *err);

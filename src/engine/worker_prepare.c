@@ -1,0 +1,160 @@
+/* worker_prepare.c - slots: all of a sandbox but its processes and its template, made ahead. Also the
+ * uid leases, which only the prepare worker holds.
+ *
+ * A slot has a lease, a record, an upper, cgroups and a network namespace with the guest's two
+ * listening sockets. Any template can be started in it.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "e2b/guest_abi.h"
+#include "engine/netns.h"
+#include "engine/worker_internal.h"
+
+#define ENVD_BACKLOG 128
+
+/* --- uid leases --------------------------------------------------------------------------------- */
+
+static struct lease *lease_find(struct worker *w, uid_t base)
+{
+    for (size_t i = 0; i < w->n_leases; i++)
+        if (w->leases[i].base == base)
+            return &w->leases[i];
+    return NULL;
+}
+
+static int lease_add(struct worker *w, uid_t base, struct lease **ret, struct abx_err *err)
+{
+    struct lease *more = reallocarray(w->leases, w->n_leases + 1, sizeof *more);
+
+    if (!more)
+        return err_oom(err);
+    w->leases = more;
+    more[w->n_leases] = (struct lease){ base, -EBADF, true };
+    *ret = &more[w->n_leases++];
+    return 0;
+}
+
+static int note_lease(void *user, uid_t base)
+{
+    struct lease *l;
+
+    return lease_add(user, base, &l, NULL);
+}
+
+static int note_record(void *user, const char *name)
+{
+    struct worker *w = user;
+    struct record r;
+    struct lease *l;
+
+    if (record_read(w->records_fd, name, &r, NULL) < 0)
+        return 0; /* not a record: the audit's business */
+    l = lease_find(w, r.uid_base);
+    if (l)
+        l->is_free = false;
+    return 0;
+}
+
+int leases_open(struct worker *w, struct abx_err *err)
+{
+    int r = uid_leases_open(w->o->uid_leases, w->o->instance, &w->uids, err);
+
+    if (r == 0)
+        r = uid_lease_each(w->uids, note_lease, w, err);
+    return r < 0 ? r : record_each(w->records_fd, note_record, w, err);
+}
+
+/* A free one of ours, else a new one; NULL on failure. */
+static struct lease *lease_take(struct worker *w, struct abx_err *err)
+{
+    struct lease *l = NULL;
+    uid_t base;
+
+    for (size_t i = 0; i < w->n_leases && !l; i++)
+        if (w->leases[i].is_free)
+            l = &w->leases[i];
+    if (!l && (uid_lease_take(w->uids, &base, err) < 0 || lease_add(w, base, &l, err) < 0))
+        return NULL;
+    if (!l || (l->userns_fd < 0 && userns_open(l->base, &l->userns_fd, err) < 0))
+        return NULL;
+    l->is_free = false;
+    return l;
+}
+
+void job_uid_put_run(struct worker *w, const struct job *j, struct job_result *ret)
+{
+    struct lease *l = lease_find(w, j->record.uid_base);
+
+    if (l)
+        l->is_free = true;
+    else
+        (void)err_set(&ret->err, ABX_NOT_FOUND, "uid range %u is not leased",
+                      (unsigned)j->record.uid_base);
+}
+
+/* --- slots -------------------------------------------------------------------------------------- */
+
+static int make_network(int fds[SLOT_FDS], struct record *record, struct abx_err *err)
+{
+    struct stat st;
+    int r = netns_create(&fds[SLOT_NETNS], err);
+
+    if (r == 0)
+        r = netns_listen_tcp(fds[SLOT_NETNS], GUEST_ENVD_PORT, ENVD_BACKLOG, &fds[SLOT_ENVD], err);
+    if (r == 0)
+        r = netns_listen_control(fds[SLOT_NETNS], GUEST_CONTROL_NAME, &fds[SLOT_CONTROL], err);
+    if (r == 0 && fstat(fds[SLOT_NETNS], &st) < 0)
+        r = err_sys(err, errno, "network namespace");
+    if (r == 0)
+        record->netns_ino = st.st_ino;
+    return r;
+}
+
+static int make_slot(struct worker *w, struct record *record, int fds[SLOT_FDS],
+                     struct abx_err *err)
+{
+    const struct cgroup_limits limits = worker_cgroup_limits(&record->limits);
+    int r = record_write(w->records_fd, record, err);
+
+    if (r == 0)
+        r = disk_upper_create(w->pool, record->name, (uint64_t)record->limits.disk_mb << 20, err);
+    if (r == 0)
+        r = cgroup_create(w->cgroups, record->name, &limits, record->uid_base, err);
+    return r < 0 ? r : make_network(fds, record, err);
+}
+
+void job_prepare_run(struct worker *w, const struct job *j, struct job_result *ret, int *ret_fds,
+                     size_t *ret_n)
+{
+    int fds[SLOT_FDS] = { -EBADF, -EBADF, -EBADF, -EBADF };
+    struct record *record = &ret->record;
+    struct lease *lease = lease_take(w, &ret->err);
+    int r;
+
+    if (!lease)
+        return;
+    record->phase = RECORD_PREPARED;
+    memcpy(record->boot_id, w->boot_id, sizeof record->boot_id);
+    record->uid_base = lease->base;
+    r = make_slot(w, record, fds, &ret->err);
+    if (r == 0) {
+        fds[SLOT_USERNS] = fcntl(lease->userns_fd, F_DUPFD_CLOEXEC, 0);
+        if (fds[SLOT_USERNS] < 0)
+            r = err_sys(&ret->err, errno, "user namespace");
+    }
+    if (r == 0) {
+        memcpy(ret_fds, fds, sizeof fds);
+        *ret_n = SLOT_FDS;
+        return;
+    }
+    packet_close_fds(fds, SLOT_FDS);
+    if (worker_remove_all(w, j->record.name, NULL) == 0 &&
+        record_remove(w->records_fd, j->record.name, NULL) == 0)
+        lease->is_free = true;
+    /* Else the record stays, and the audit finds it. */
+}
