@@ -1,6 +1,7 @@
 /* str.c - see str.h. */
 #include "base/str.h"
 
+#include <endian.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -174,53 +175,128 @@ enum buf_status base64url_encode(struct buf *b, struct slice s)
     return encode64(b, s, alphabet_url, false);
 }
 
-/* Value + 1 of each base64 character of both alphabets, 0 = none. */
+#define NONE64 0x80
+
+/* Value of each base64 character of both alphabets. */
 static const uint8_t value64[256] = {
-    ['A'] = 1,  ['B'] = 2,  ['C'] = 3,  ['D'] = 4,  ['E'] = 5,  ['F'] = 6,  ['G'] = 7,  ['H'] = 8,
-    ['I'] = 9,  ['J'] = 10, ['K'] = 11, ['L'] = 12, ['M'] = 13, ['N'] = 14, ['O'] = 15, ['P'] = 16,
-    ['Q'] = 17, ['R'] = 18, ['S'] = 19, ['T'] = 20, ['U'] = 21, ['V'] = 22, ['W'] = 23, ['X'] = 24,
-    ['Y'] = 25, ['Z'] = 26, ['a'] = 27, ['b'] = 28, ['c'] = 29, ['d'] = 30, ['e'] = 31, ['f'] = 32,
-    ['g'] = 33, ['h'] = 34, ['i'] = 35, ['j'] = 36, ['k'] = 37, ['l'] = 38, ['m'] = 39, ['n'] = 40,
-    ['o'] = 41, ['p'] = 42, ['q'] = 43, ['r'] = 44, ['s'] = 45, ['t'] = 46, ['u'] = 47, ['v'] = 48,
-    ['w'] = 49, ['x'] = 50, ['y'] = 51, ['z'] = 52, ['0'] = 53, ['1'] = 54, ['2'] = 55, ['3'] = 56,
-    ['4'] = 57, ['5'] = 58, ['6'] = 59, ['7'] = 60, ['8'] = 61, ['9'] = 62, ['+'] = 63, ['-'] = 63,
-    ['/'] = 64, ['_'] = 64,
+    [0 ... '*'] = NONE64,
+    ['+'] = 62,
+    [','] = NONE64,
+    ['-'] = 62,
+    ['.'] = NONE64,
+    ['/'] = 63,
+    ['0'] = 52,
+    ['1'] = 53,
+    ['2'] = 54,
+    ['3'] = 55,
+    ['4'] = 56,
+    ['5'] = 57,
+    ['6'] = 58,
+    ['7'] = 59,
+    ['8'] = 60,
+    ['9'] = 61,
+    [':' ... '@'] = NONE64,
+    ['A'] = 0,
+    ['B'] = 1,
+    ['C'] = 2,
+    ['D'] = 3,
+    ['E'] = 4,
+    ['F'] = 5,
+    ['G'] = 6,
+    ['H'] = 7,
+    ['I'] = 8,
+    ['J'] = 9,
+    ['K'] = 10,
+    ['L'] = 11,
+    ['M'] = 12,
+    ['N'] = 13,
+    ['O'] = 14,
+    ['P'] = 15,
+    ['Q'] = 16,
+    ['R'] = 17,
+    ['S'] = 18,
+    ['T'] = 19,
+    ['U'] = 20,
+    ['V'] = 21,
+    ['W'] = 22,
+    ['X'] = 23,
+    ['Y'] = 24,
+    ['Z'] = 25,
+    ['[' ... '^'] = NONE64,
+    ['_'] = 63,
+    ['`'] = NONE64,
+    ['a'] = 26,
+    ['b'] = 27,
+    ['c'] = 28,
+    ['d'] = 29,
+    ['e'] = 30,
+    ['f'] = 31,
+    ['g'] = 32,
+    ['h'] = 33,
+    ['i'] = 34,
+    ['j'] = 35,
+    ['k'] = 36,
+    ['l'] = 37,
+    ['m'] = 38,
+    ['n'] = 39,
+    ['o'] = 40,
+    ['p'] = 41,
+    ['q'] = 42,
+    ['r'] = 43,
+    ['s'] = 44,
+    ['t'] = 45,
+    ['u'] = 46,
+    ['v'] = 47,
+    ['w'] = 48,
+    ['x'] = 49,
+    ['y'] = 50,
+    ['z'] = 51,
+    ['{' ... 255] = NONE64,
 };
+
+/* Decodes whole groups of four; writes one byte more than it decodes, to store words. The result's
+ * NONE64 bit says that a character was none: one look at the end keeps the loop free of branches. */
+static uint32_t decode64_groups(const uint8_t *p, size_t groups, uint8_t *to)
+{
+    uint32_t seen = 0;
+
+    for (; groups > 0; groups--, p += 4, to += 3) {
+        uint32_t a = value64[p[0]], b = value64[p[1]], c = value64[p[2]], d = value64[p[3]];
+        uint32_t v = htobe32(a << 26 | b << 20 | c << 14 | d << 8);
+
+        seen |= a | b | c | d;
+        memcpy(to, &v, sizeof v);
+    }
+    return seen;
+}
 
 bool base64_decode(struct buf *b, struct slice s)
 {
-    size_t n = s.n, o = 0, i = 0;
+    uint8_t last[4] = { 'A', 'A', 'A', 'A' }, bytes[4];
+    size_t n = s.n, rest;
+    uint32_t seen;
     uint8_t *to;
 
     if (n > 0 && n % 4 == 0 && s.p[n - 1] == '=')
         n -= s.p[n - 2] == '=' ? 2 : 1;
-    if (n % 4 == 1)
+    rest = n % 4;
+    if (rest == 1)
         return false;
     to = buf_reserve(b, n / 4 * 3 + 2, NULL);
     if (!to)
         return false;
-    while (i < n) {
-        size_t k = MIN(n - i, (size_t)4);
-        uint32_t v = 0;
-        bool is_bad = false;
-
-        for (size_t j = 0; j < 4; j++) {
-            uint32_t x = j < k ? value64[s.p[i + j]] : 1;
-
-            is_bad |= x == 0;
-            v = v << 6 | (x - 1);
-        }
+    seen = decode64_groups(s.p, n / 4, to);
+    if (rest > 0) {
+        memcpy(last, s.p + n - rest, rest);
+        seen |= decode64_groups(last, 1, bytes);
         /* The bits that a short last group does not use must be zero. */
-        if (is_bad || (k == 2 && (v & 0xffff)) || (k == 3 && (v & 0xff)))
+        if (bytes[2] != 0 || (rest == 2 && bytes[1] != 0))
             return false;
-        to[o++] = (uint8_t)(v >> 16);
-        if (k > 2)
-            to[o++] = (uint8_t)(v >> 8);
-        if (k > 3)
-            to[o++] = (uint8_t)v;
-        i += k;
+        memcpy(to + n / 4 * 3, bytes, rest - 1);
     }
-    buf_commit(b, o);
+    if (seen & NONE64)
+        return false;
+    buf_commit(b, n / 4 * 3 + (rest > 0 ? rest - 1 : 0));
     return true;
 }
 
