@@ -3,8 +3,8 @@
  * The spawner executes the same static image twice inside a sandbox: PID 1 with argv
  * {"abx-guest", "init"}, and the daemon with argv {"abx-guest", "daemon"} as its first child (made
  * before exec, so that the engine could put both into their cgroups). PID 1 reaps everything, forks
- * every command on the daemon's word and executes the daemon again (through GUEST_FD_SELF) when it
- * dies. It lives in the cgroup `user`, the daemon in `guest`; commands inherit or enter
+ * a supervisor for each command on the daemon's word and executes the daemon again (through
+ * GUEST_FD_SELF) when it dies. It lives in the cgroup `user`, the daemon in `guest`; commands inherit or enter
  * `user`'s subgroups. A process restarted by PID 1 on cgroup v1 stays in `user`: degraded, not
  * broken.
  */

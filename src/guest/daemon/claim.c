@@ -1,0 +1,101 @@
+/* claim.c - see claim.h. */
+#include "guest/daemon/claim.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "guest/daemon/work.h"
+#include "guest/init/supervisor.h"
+
+#define RUN_DIR "/run/e2b"
+
+struct telling {
+    struct work work;
+    char *sandbox_id;
+    char *template_id;
+};
+
+void claim_keep(struct slice message)
+{
+    _cleanup_(closep) int fd = memfd_create("abx-identity", MFD_CLOEXEC);
+    struct init_hello keep = { .kind = INIT_KEEP, .pid = getpid() };
+    struct abx_err err = { 0 };
+
+    if (fd >= 0 && fd_write_all(fd, message.p, message.n) == 0 &&
+        init_send(GUEST_FD_DAEMON, &keep, sizeof(keep), &fd, 1, MSG_DONTWAIT) == 0)
+        return;
+    (void)err_sys(&err, errno, "keep the identity for a restart");
+    log_err("identity is not safe from a crash", &err);
+}
+
+void claim_find(struct identity *id)
+{
+    _cleanup_(freep) uint8_t *bytes = malloc(IDENTITY_MESSAGE_MAX);
+    struct abx_err err = { 0 };
+    ssize_t n = bytes ? pread(INIT_FD_KEPT, bytes, IDENTITY_MESSAGE_MAX, 0) : -1;
+
+    if (n <= 0)
+        return; /* the first daemon, or not claimed yet */
+    if (identity_decode(id, slice_of(bytes, (size_t)n), &err) < 0)
+        log_err("kept identity refused", &err);
+}
+
+static void tell_run(struct work *w)
+{
+    struct telling *t = container_of(w, struct telling, work);
+    const char *const files[][2] = {
+        { ".E2B_SANDBOX", "true" },
+        { ".E2B_SANDBOX_ID", t->sandbox_id },
+        { ".E2B_TEMPLATE_ID", t->template_id },
+    };
+    _cleanup_(closep) int dir = -EBADF;
+
+    if (mkdir(RUN_DIR, 0755) < 0 && errno != EEXIST) {
+        (void)err_sys(&w->err, errno, "make '%s'", RUN_DIR);
+        return;
+    }
+    dir = open(RUN_DIR, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (dir < 0) {
+        (void)err_sys(&w->err, errno, "open '%s'", RUN_DIR);
+        return;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(files) && !w->err.code; i++)
+        (void)file_replace(dir, files[i][0], files[i][1], strlen(files[i][1]), 0644, false,
+                           &w->err);
+}
+
+static void telling_free(struct telling *t)
+{
+    free(t->sandbox_id);
+    free(t->template_id);
+    free(t);
+}
+DEFINE_CLEANUP(struct telling *, telling_free)
+
+static void tell_done(struct work *w)
+{
+    if (w->err.code)
+        log_err("identity files", &w->err); /* a template without /run: commands have the same
+                                               in their environment */
+    telling_free(container_of(w, struct telling, work));
+}
+
+void claim_tell(uv_loop_t *loop, const struct identity *id)
+{
+    _cleanup_(telling_freep) struct telling *t = calloc(1, sizeof(*t));
+
+    if (!t)
+        return;
+    t->sandbox_id = strdup(id->sandbox_id);
+    t->template_id = strdup(id->template_id);
+    if (t->sandbox_id && t->template_id &&
+        work_start(loop, &t->work, NULL, tell_run, tell_done) == 0)
+        TAKE_PTR(t);
+}

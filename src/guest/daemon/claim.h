@@ -1,0 +1,11 @@
+/* claim.h - what follows from a new identity: keeping it over a crash, telling the sandbox. */
+#pragma once
+
+#include "guest/daemon/identity.h"
+
+/* Hands the message to PID 1, in a memfd, for the daemon's successor. */
+void claim_keep(struct slice message);
+/* Takes over the identity that a previous daemon kept, if there is one. */
+void claim_find(struct identity *id);
+/* Writes /run/e2b/.E2B_SANDBOX and its siblings, in the pool. */
+void claim_tell(uv_loop_t *loop, const struct identity *id);

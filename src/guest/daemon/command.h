@@ -1,0 +1,109 @@
+/* command.h - commands of the sandbox: start, output, input, deadline, end.
+ *
+ * Life of a command: running; exited (its process is gone, something may still hold its pipes);
+ * ended (all output is in `output`, nothing more comes); forgotten 30 s later, once no reader is
+ * left. The table owns commands; a pointer is valid until control returns to the loop, for an
+ * attached reader until it detaches.
+ */
+#pragma once
+
+#include "guest/daemon/input.h"
+#include "guest/daemon/output.h"
+#include "guest/daemon/spawner.h"
+#include "schema/process.pb-c.h"
+
+#define COMMAND_LINGER_MS 30000
+#define COMMANDS_ENDED_MAX 1024 /* ended ones that are remembered */
+#define COMMAND_STALL_MS 30000  /* a reader without progress for so long is cut off */
+
+struct commands;
+struct command;
+
+/* Told when there may be more to read, or the command has ended. */
+struct command_reader {
+    struct command_reader *next;
+    struct output_reader at;
+    void (*on_more)(struct command_reader *r);
+    /* Called about every 5 s while the command runs; the reader checks its own progress. */
+    void (*on_tick)(struct command_reader *r, uint64_t now_ms);
+};
+
+struct command_pipe {
+    uv_poll_t poll;
+    int fd; /* -EBADF when at its end */
+    enum output_stream stream;
+    struct command *command;
+    bool has_poll;
+    bool is_paused;
+};
+
+struct command {
+    struct command *next;
+    struct commands *owner;
+    Process__StartRequest *request; /* NULL for a survivor of a previous daemon */
+    char *tag;                      /* "" = none */
+    pid_t pid;
+    pid_t supervisor;
+    int pidfd;
+    bool is_pty;
+    bool has_stdin;
+    bool is_survivor;
+    bool is_prompt; /* killed or signalled: end with the process, not with its pipes */
+    bool is_exited;
+    bool is_ended;
+    bool is_forgotten;
+    int status; /* as from waitpid, when is_exited */
+    struct command_pipe pipes[2];
+    int master; /* terminal, -EBADF otherwise; the fd of pipes[0] */
+    struct input input;
+    struct output output;
+    struct command_reader *readers;
+    uv_timer_t timer; /* deadline, then lingering */
+    unsigned n_handles;
+    uint64_t ended_at;
+};
+
+struct command_opts {
+    Process__StartRequest *request; /* taken over when command_start succeeds */
+    const struct user *user;
+    const char *cwd; /* absolute */
+    char *const *argv;
+    char *const *envp;
+    uint64_t deadline_ms; /* 0 = none */
+};
+
+/* `c` runs, or NULL and why not. Readers attached in this call miss nothing. */
+typedef void (*command_started_fn)(void *user, struct command *c, const struct abx_err *err);
+
+/* `channel_fd` leads to PID 1 and stays the caller's. */
+int commands_new(uv_loop_t *loop, int channel_fd, struct commands **ret, struct abx_err *err);
+
+int command_start(struct commands *cs, const struct command_opts *opts, command_started_fn done,
+                  void *user, struct abx_err *err);
+
+/* By pid, or by tag when that is not NULL. Ended ones only if `with_ended`. Newest first. NULL if
+ * there is none. */
+struct command *command_find(struct commands *cs, pid_t pid, const char *tag, bool with_ended);
+/* Calls `fn` for each command that has not ended, oldest last. */
+void commands_each(struct commands *cs, void (*fn)(void *user, struct command *c), void *user);
+
+void command_attach(struct command *c, struct command_reader *r, uint64_t *ret_dropped);
+void command_detach(struct command *c, struct command_reader *r);
+/* Next record, borrowed until command_advance or the loop; false when there is none now. */
+bool command_peek(struct command *c, struct command_reader *r, enum output_stream *ret_stream,
+                  struct slice *ret);
+void command_advance(struct command *c, struct command_reader *r);
+
+/* Sends SIGTERM or SIGKILL to the command's process. One that has exited but not ended ends now,
+ * with what holds its pipes killed by SIGKILL. */
+int command_signal(struct command *c, int sig, struct abx_err *err);
+int command_resize(struct command *c, unsigned cols, unsigned rows, struct abx_err *err);
+
+/* How it ended, as envd says it. `text` gets "exit status 1" or "signal: killed". */
+#define COMMAND_STATUS_SIZE 64
+struct command_end {
+    int exit_code; /* -1 for a signal */
+    bool is_exited;
+    char status[COMMAND_STATUS_SIZE];
+};
+void command_end_of(int wait_status, struct command_end *ret);

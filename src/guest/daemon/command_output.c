@@ -1,0 +1,179 @@
+/* command_output.c - from a command's pipes to its readers. See command.h, output.h. */
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "guest/daemon/command_table.h"
+
+#define READS_PER_EVENT 8
+#define DRAIN_MAX (1u << 20)
+#define PTY_CHUNK_MAX 16384u
+#define TICK_MS 5000
+
+static void on_pipe(uv_poll_t *poll, int status, int events);
+
+static void on_pipe_closed(uv_handle_t *h)
+{
+    struct command_pipe *p = h->data;
+
+    command_handle_closed(p->command);
+}
+
+static void pipe_close(struct command_pipe *p)
+{
+    if (p->fd < 0)
+        return;
+    if (p->has_poll) {
+        (void)uv_poll_stop(&p->poll);
+        uv_close((uv_handle_t *)&p->poll, on_pipe_closed);
+        p->has_poll = false;
+    }
+    fd_close(TAKE_FD(p->fd)); /* after uv_poll_stop nothing of libuv uses the number */
+}
+
+void command_pipes_close(struct command *c)
+{
+    pipe_close(&c->pipes[0]);
+    pipe_close(&c->pipes[1]);
+}
+
+int command_pipes_open(struct command *c, struct abx_err *err)
+{
+    for (size_t i = 0; i < 2; i++) {
+        struct command_pipe *p = &c->pipes[i];
+        if (p->fd < 0)
+            continue;
+        if (fd_set_nonblock(p->fd, true) < 0 || uv_poll_init(c->owner->loop, &p->poll, p->fd) < 0)
+            return err_set(err, ABX_RESOURCE_EXHAUSTED, "watch the output of process %d", c->pid);
+        p->poll.data = p;
+        p->has_poll = true;
+        c->n_handles++;
+        (void)uv_poll_start(&p->poll, UV_READABLE, on_pipe);
+    }
+    return 0;
+}
+
+/* Reads one chunk. Bytes, 0 when nothing is there now or memory is short, -1 at the end. */
+static ssize_t pipe_read(struct command_pipe *p)
+{
+    struct output *o = &p->command->output;
+    size_t max = p->stream == OUTPUT_PTY ? PTY_CHUNK_MAX : OUTPUT_CHUNK_MAX;
+    uint8_t *at = output_reserve(o, max);
+    ssize_t n;
+
+    if (!at)
+        return 0;
+    do
+        n = read(p->fd, at, max);
+    while (n < 0 && errno == EINTR);
+    if (n < 0 && errno == EAGAIN)
+        return 0;
+    if (n <= 0)
+        return -1; /* a terminal without a process says EIO */
+    output_commit(o, p->stream, (size_t)n);
+    return n;
+}
+
+static void pipes_pause(struct command *c, bool on)
+{
+    for (size_t i = 0; i < 2; i++) {
+        struct command_pipe *p = &c->pipes[i];
+        if (!p->has_poll || p->is_paused == on)
+            continue;
+        p->is_paused = on;
+        if (on)
+            (void)uv_poll_stop(&p->poll);
+        else
+            (void)uv_poll_start(&p->poll, UV_READABLE, on_pipe);
+    }
+}
+
+void command_tell(struct command *c)
+{
+    struct command_reader *next;
+
+    for (struct command_reader *r = c->readers; r; r = next) {
+        next = r->next;
+        r->on_more(r);
+    }
+}
+
+static void on_pipe(uv_poll_t *poll, int status, int events)
+{
+    struct command_pipe *p = poll->data;
+    struct command *c = p->command;
+    ssize_t n = 1;
+
+    for (int i = 0; i < READS_PER_EVENT && n > 0 && !output_is_full(&c->output); i++) {
+        n = pipe_read(p);
+        if (n > 0)
+            command_tell(c);
+    }
+    if (n < 0)
+        pipe_close(p);
+    pipes_pause(c, output_is_full(&c->output));
+    command_check_end(c);
+}
+
+void command_pipes_drain(struct command *c)
+{
+    for (size_t i = 0; i < 2; i++) {
+        struct command_pipe *p = &c->pipes[i];
+        size_t left = DRAIN_MAX;
+        ssize_t n = 1;
+        while (p->fd >= 0 && n > 0 && left >= OUTPUT_CHUNK_MAX) {
+            n = pipe_read(p);
+            left -= n > 0 ? (size_t)n : 0;
+        }
+    }
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    struct commands *cs = timer->data;
+    struct command_reader *next;
+
+    for (struct command *c = cs->list; c; c = c->next) {
+        for (struct command_reader *r = c->readers; r; r = next) {
+            next = r->next;
+            r->on_tick(r, uv_now(cs->loop));
+        }
+    }
+}
+
+void command_attach(struct command *c, struct command_reader *r, uint64_t *ret_dropped)
+{
+    struct commands *cs = c->owner;
+
+    output_attach(&c->output, &r->at, ret_dropped);
+    r->next = c->readers;
+    c->readers = r;
+    if (cs->n_readers++ == 0)
+        (void)uv_timer_start(&cs->tick, on_tick, TICK_MS, TICK_MS);
+}
+
+void command_detach(struct command *c, struct command_reader *r)
+{
+    struct command_reader **at = &c->readers;
+    struct commands *cs = c->owner;
+
+    while (*at != r)
+        at = &(*at)->next;
+    *at = r->next;
+    output_detach(&c->output, &r->at);
+    if (--cs->n_readers == 0)
+        (void)uv_timer_stop(&cs->tick);
+    pipes_pause(c, output_is_full(&c->output));
+}
+
+bool command_peek(struct command *c, struct command_reader *r, enum output_stream *ret_stream,
+                  struct slice *ret)
+{
+    return output_peek(&c->output, &r->at, ret_stream, ret);
+}
+
+void command_advance(struct command *c, struct command_reader *r)
+{
+    output_advance(&c->output, &r->at);
+    pipes_pause(c, output_is_full(&c->output));
+}
