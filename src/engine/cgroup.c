@@ -23,6 +23,7 @@
 
 #define SPIN_NS (2 * NSEC_PER_MSEC)
 #define SLEEP_MAX_NS (2 * NSEC_PER_MSEC)
+#define PID_MAX_DEFAULT 32768u /* of the kernel */
 #define REMOVE_WAIT_MS 200
 #define PROC_CGROUP_MAX ((size_t)256 << 10)
 
@@ -127,12 +128,12 @@ uint32_t cgroup_total_pids(void)
 {
     static const char *const files[] = { "/proc/sys/kernel/pid_max",
                                          "/proc/sys/kernel/threads-max" };
-    uint64_t least = UINT32_MAX, n;
+    uint64_t least = UINT64_MAX, n;
 
     for (size_t i = 0; i < ARRAY_SIZE(files); i++)
         if (cgroup_read_u64(AT_FDCWD, files[i], &n, NULL) == 0)
             least = MIN(least, n);
-    return (uint32_t)least;
+    return least <= UINT32_MAX ? (uint32_t)least : PID_MAX_DEFAULT;
 }
 
 int cgroup_wait(int (*ready)(int fd, struct abx_err *err), int fd, int timeout_ms,
@@ -209,7 +210,7 @@ static int tree_find(struct cgroup_tree *t, const struct cgroup_open_opts *opts,
             "no cgroup v2 tree and no v1 freezer: nothing can kill a whole sandbox; in a "
             "container, give it a writable /sys/fs/cgroup");
     if (t->has_v2) {
-        r = cgroup_v2_prepare(t, base_fd, choice.v2, err);
+        r = cgroup_v2_prepare(t, base_fd, choice.v2, !opts->without_move, err);
         if (r < 0)
             return r;
     }
@@ -236,8 +237,10 @@ int cgroup_tree_open_with(const char *instance, const struct cgroup_open_opts *o
     if (r < 0)
         return r;
     r = tree_find(t, opts, buf_slice(&self), buf_slice(&mounts), err);
-    if (r < 0)
+    if (r < 0) {
+        (void)cgroup_tree_remove(t, NULL); /* nothing that is in use goes with it */
         return r;
+    }
     *ret = TAKE_PTR(t);
     return 0;
 }
@@ -300,7 +303,7 @@ int cgroup_tree_remove(struct cgroup_tree *t, struct abx_err *err)
 
     for (size_t i = 0; i < t->n_v1 && r == 0; i++)
         r = remove_instance(t->instance, t->v1[i].sandboxes_fd, err);
-    if (r == 0 && t->has_v2)
+    if (r == 0 && t->v2_sandboxes_fd >= 0)
         r = remove_instance(t->instance, t->v2_sandboxes_fd, err);
     return r;
 }

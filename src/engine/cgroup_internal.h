@@ -44,7 +44,8 @@ struct cgroup_tree {
 };
 
 struct cgroup_open_opts {
-    bool without_v2; /* leave the v2 tree alone */
+    bool without_v2;   /* leave the v2 tree alone */
+    bool without_move; /* fail with EBUSY in err->sys where processes would have to move first */
 };
 int cgroup_tree_open_with(const char *instance, const struct cgroup_open_opts *opts,
                           struct cgroup_tree **ret, struct abx_err *err);
@@ -75,7 +76,7 @@ int cgroup_wait(int (*ready)(int fd, struct abx_err *err), int fd, int timeout_m
 /* cgroup_v2.c; `fd` is the sandbox's folder */
 int cgroup_v2_find(struct cgroup_tree *t, struct slice proc_cgroup, struct slice mounts,
                    int *ret_base_fd, unsigned *ret_controllers, struct abx_err *err);
-int cgroup_v2_prepare(struct cgroup_tree *t, int base_fd, unsigned controllers,
+int cgroup_v2_prepare(struct cgroup_tree *t, int base_fd, unsigned controllers, bool may_move,
                       struct abx_err *err);
 int cgroup_v2_create(struct cgroup_tree *t, const char *id, uid_t uid_base, struct abx_err *err);
 int cgroup_v2_set_limits(struct cgroup_tree *t, int fd, const struct cgroup_limits *limits,

@@ -154,12 +154,17 @@ static int enable(int fd, enum cgroup_controller c, int leaf, struct abx_err *er
             return r;
         r = file_printf(fd, "cgroup.subtree_control", &e, "+%s", cgroup_controller_name(c));
     }
-    if (r < 0 && e.sys == EBUSY)
-        return err_set(err, ABX_FAILED_PRECONDITION,
-                       "this cgroup keeps processes of its own, so that it can't hand controller "
-                       "'%s' on; start the service in a group of its own (a systemd unit with "
-                       "Delegate=yes, or a container with a private cgroup namespace)",
-                       cgroup_controller_name(c));
+    if (r < 0 && e.sys == EBUSY) {
+        r = err_set(
+            err, ABX_FAILED_PRECONDITION,
+            "this cgroup keeps processes of its own, so that it can't hand controller '%s' "
+            "on; start the service in a group of its own (a systemd unit with Delegate=yes, "
+            "or a container with a private cgroup namespace)",
+            cgroup_controller_name(c));
+        if (err)
+            err->sys = EBUSY;
+        return r;
+    }
     if (r < 0 && err)
         *err = e;
     return r;
@@ -180,7 +185,8 @@ static int set_weight_and_caps(struct cgroup_tree *t, struct abx_err *err)
     return r;
 }
 
-int cgroup_v2_prepare(struct cgroup_tree *t, int base_fd, unsigned controllers, struct abx_err *err)
+int cgroup_v2_prepare(struct cgroup_tree *t, int base_fd, unsigned controllers, bool may_move,
+                      struct abx_err *err)
 {
     _cleanup_(closep) int top = -EBADF;
     char name[CGROUP_NAME_MAX + 8];
@@ -199,7 +205,7 @@ int cgroup_v2_prepare(struct cgroup_tree *t, int base_fd, unsigned controllers, 
     for (int c = 0; c < CGROUP_CONTROLLERS_ && r == 0; c++) {
         if (!(controllers & CGROUP_BIT(c)))
             continue;
-        r = enable(base_fd, (enum cgroup_controller)c, t->v2_host_fd, err);
+        r = enable(base_fd, (enum cgroup_controller)c, may_move ? t->v2_host_fd : -EBADF, err);
         if (r == 0)
             r = enable(top, (enum cgroup_controller)c, -EBADF, err);
         if (r == 0)

@@ -1,6 +1,7 @@
 /* limits_tool.c - cgroup.h and disk.h by hand, for tests/system/test_limits.py and the QEMU test.
  *
  * usage: limits_tool INSTANCE [v1]
+ *        limits_tool --probe [--data-dir D] [--text]     as abx-engine does
  * Reads one command per line, answers each with one line: "ok US VALUE..." (US = microseconds the
  * library call took) or "err CODE TEXT". Ends at end of input.
  */
@@ -20,6 +21,7 @@
 #include "base/str.h"
 #include "engine/cgroup_internal.h"
 #include "engine/disk.h"
+#include "engine/probe.h"
 
 #define WORDS_MAX 16
 
@@ -365,7 +367,7 @@ static int dispatch(struct tool *t, char *line, struct abx_err *err)
     return err_set(err, ABX_INVALID_ARGUMENT, "no such command: %s with %d words", word[0], n - 1);
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     struct tool t = { .instance = argv[1] };
     struct abx_err err;
@@ -397,4 +399,11 @@ int main(int argc, char **argv)
     disk_pool_free(t.pool);
     cgroup_tree_free(t.tree);
     return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "--probe") == 0)
+        return probe_main(argc, argv);
+    return run(argc, argv);
 }

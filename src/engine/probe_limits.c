@@ -1,0 +1,199 @@
+/* probe_limits.c - checks of cgroups and of the machine's own limits. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "engine/cgroup_internal.h"
+#include "engine/probe_internal.h"
+
+#define GIB ((uint64_t)1 << 30)
+#define MEMORY_MIN (2 * GIB)
+#define PIDS_MIN 16384u
+#define NOFILE_MIN 16384u
+#define WAIT_MS 1000
+
+static int open_tree(struct cgroup_tree **ret, struct abx_err *err)
+{
+    struct cgroup_open_opts opts = { .without_move = true };
+    char instance[32];
+
+    (void)snprintf(instance, sizeof instance, "probe%d", (int)getpid());
+    return cgroup_tree_open_with(instance, &opts, ret, err);
+}
+
+static const char *where(const struct cgroup_tree *t, enum cgroup_controller c)
+{
+    if (t->v2_controllers & CGROUP_BIT(c))
+        return "v2";
+    return cgroup_v1_with(t, c) ? "v1" : "none";
+}
+
+static void describe(struct cgroup_tree *t, struct probe_check *ret)
+{
+    struct cgroup_enforced e = cgroup_tree_enforced(t);
+    char value[128];
+
+    (void)snprintf(value, sizeof value, "memory %s, cpu %s, pids %s", where(t, CGROUP_MEMORY),
+                   where(t, CGROUP_CPU), where(t, CGROUP_PIDS));
+    if (!e.memory || !e.pids)
+        probe_set(
+            ret, PROBE_DEGRADED, "one sandbox can take all memory or processes of the machine",
+            "boot with cgroup_enable=memory, or, in a container, give it its cgroup controllers",
+            "%s", value);
+    else if (!e.cpu)
+        probe_set(ret, PROBE_DEGRADED, "sandboxes share the processors without a limit",
+                  "a cpu controller for the group that the service is started in", "%s", value);
+    else
+        probe_set(ret, PROBE_OK, "", "", "%s", value);
+}
+
+void probe_cgroup(const struct probe_env *env, struct probe_check *ret)
+{
+    struct cgroup_limits limits = { .cpu_count = 1, .memory_bytes = 64 << 20, .pids = 16 };
+    struct cgroup_tree *t = NULL;
+    struct abx_err err = { 0 };
+    int r = open_tree(&t, &err);
+
+    if (r < 0 && err.sys == EBUSY) {
+        probe_set(ret, PROBE_OK, "", "",
+                  "v2; the service will move the processes of this group to a leaf of its own");
+        return;
+    }
+    if (r == 0)
+        r = cgroup_create(t, "p", &limits, 0, &err);
+    if (r == 0)
+        describe(t, ret);
+    else
+        probe_set(ret, PROBE_MISSING, "sandboxes can be neither limited nor killed as a whole",
+                  "a systemd unit with Delegate=yes; in a container, a writable /sys/fs/cgroup "
+                  "(--privileged --cgroupns=private)",
+                  "%.200s", err.msg);
+    if (t) {
+        (void)cgroup_remove(t, "p", NULL);
+        (void)cgroup_tree_remove(t, NULL);
+    }
+}
+
+/* A process in the group is frozen, thawed, frozen again and killed so. */
+static int freeze_and_kill(struct cgroup_tree *t, struct abx_err *err)
+{
+    int fds[CGROUP_JOIN_MAX], group = -EBADF;
+    int r = cgroup_open_v2(t, "p", CGROUP_USER, &group, err);
+    size_t n = 0;
+    pid_t pid;
+
+    if (r == 0)
+        r = cgroup_open_join(t, "p", CGROUP_USER, fds, &n, err);
+    if (r < 0)
+        return r;
+    pid = fork();
+    if (pid < 0)
+        return err_sys(err, errno, "fork");
+    if (pid == 0) {
+        for (;;)
+            (void)pause();
+    }
+    for (size_t i = 0; i < n; i++)
+        (void)close(fds[i]);
+    if (group >= 0)
+        r = file_printf(group, "cgroup.procs", err, "%d", (int)pid);
+    if (r == 0)
+        r = cgroup_attach(t, "p", pid, 0, err);
+    if (r == 0)
+        r = cgroup_freeze(t, "p", true, WAIT_MS, err);
+    if (r == 0)
+        r = cgroup_freeze(t, "p", false, WAIT_MS, err);
+    if (r == 0)
+        r = cgroup_freeze(t, "p", true, WAIT_MS, err);
+    if (r == 0)
+        r = cgroup_kill(t, "p", WAIT_MS, err);
+    (void)kill(pid, SIGKILL);
+    (void)waitpid(pid, NULL, r == 0 ? 0 : WNOHANG);
+    return r;
+}
+
+void probe_freeze(const struct probe_env *env, struct probe_check *ret)
+{
+    struct cgroup_limits limits = { 0 };
+    struct cgroup_tree *t = NULL;
+    struct abx_err err = { 0 };
+    int r = open_tree(&t, &err);
+
+    if (r < 0 && err.sys == EBUSY) {
+        probe_set(ret, PROBE_OK, "", "", "v2");
+        return;
+    }
+    if (r == 0)
+        r = cgroup_create(t, "p", &limits, 0, &err);
+    if (r == 0)
+        r = freeze_and_kill(t, &err);
+    if (r == 0)
+        probe_set(ret, PROBE_OK, "", "", "%s",
+                  t->has_v2 ? "v2 tree" : "v1 freezer (a kill takes longer than with a v2 tree)");
+    else
+        probe_set(ret, PROBE_MISSING, "sandboxes can't be paused or killed as a whole",
+                  "see cgroup-limits", "%.200s", err.msg);
+    if (t) {
+        (void)cgroup_remove(t, "p", NULL);
+        (void)cgroup_tree_remove(t, NULL);
+    }
+}
+
+void probe_memory(const struct probe_env *env, struct probe_check *ret)
+{
+    uint64_t total = cgroup_total_memory();
+    double gib = (double)total / (double)GIB, all = (double)cgroup_memory_cap(total) / (double)GIB;
+
+    if (total < MEMORY_MIN)
+        probe_set(ret, PROBE_DEGRADED, "a few small sandboxes only", "2 GiB or more",
+                  "%.1f GiB, %.1f of it for sandboxes", gib, all);
+    else
+        probe_set(ret, PROBE_OK, "", "", "%.1f GiB, %.1f of it for sandboxes", gib, all);
+}
+
+void probe_pids(const struct probe_env *env, struct probe_check *ret)
+{
+    uint32_t total = cgroup_total_pids();
+
+    if (total < PIDS_MIN)
+        probe_set(ret, PROBE_DEGRADED, "few processes for all sandboxes together",
+                  "sysctl -w kernel.pid_max=4194304", "%u, %u of them for sandboxes", total,
+                  cgroup_pids_cap(total));
+    else
+        probe_set(ret, PROBE_OK, "", "", "%u, %u of them for sandboxes", total,
+                  cgroup_pids_cap(total));
+}
+
+void probe_nofile(const struct probe_env *env, struct probe_check *ret)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return;
+    if (limit.rlim_max < NOFILE_MIN)
+        probe_set(ret, PROBE_DEGRADED, "a process of the service holds 2 to 4 for each sandbox",
+                  "LimitNOFILE=1048576 in the unit, or ulimit -Hn as root", "at most %llu",
+                  (unsigned long long)limit.rlim_max);
+    else
+        probe_set(ret, PROBE_OK, "", "", "at most %llu", (unsigned long long)limit.rlim_max);
+}
+
+void probe_inotify(const struct probe_env *env, struct probe_check *ret)
+{
+    uint64_t instances = 0, watches = 0;
+
+    if (cgroup_read_u64(AT_FDCWD, "/proc/sys/fs/inotify/max_user_instances", &instances, NULL) <
+            0 ||
+        cgroup_read_u64(AT_FDCWD, "/proc/sys/fs/inotify/max_user_watches", &watches, NULL) < 0)
+        probe_set(ret, PROBE_DEGRADED, "watching files does not work in sandboxes",
+                  "a kernel with CONFIG_INOTIFY_USER", "none");
+    else
+        probe_set(ret, PROBE_INFO, "", "", "%llu instances and %llu watches for each sandbox",
+                  (unsigned long long)instances, (unsigned long long)watches);
+}
