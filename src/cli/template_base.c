@@ -232,7 +232,7 @@ static int packages_load(struct base_build *b, struct abx_err *err)
     return r;
 }
 
-static int is_recipe_file(const struct dirent *d)
+static int is_visible(const struct dirent *d)
 {
     return d->d_name[0] != '.';
 }
@@ -257,7 +257,7 @@ static int recipe_hash(const struct base_build *b, struct sha256_ctx *hash, stru
         return err_sys(err, errno, "open '%s'", b->recipe);
 
     struct dirent **names = NULL;
-    int count = scandirat(dirfd, ".", &names, is_recipe_file, alphasort);
+    int count = scandirat(dirfd, ".", &names, is_visible, alphasort);
     int r = count < 0 ? err_sys(err, errno, "list '%s'", b->recipe) : 0;
     for (int i = 0; i < count; i++) {
         r = r < 0 ? r : recipe_hash_file(dirfd, names[i]->d_name, hash, err);
@@ -599,6 +599,45 @@ static int cache_open(const struct base_build *b, int *ret_fd, struct abx_err *e
     return *ret_fd < 0 ? err_sys(err, errno, "open '%s'", path) : 0;
 }
 
+/* Is another `base` newer than the one of `digest`? */
+static bool is_outdated(const struct base_build *b, int dirfd)
+{
+    char name[PATH_MAX];
+    struct stat own, other;
+    struct dirent **names = NULL;
+    int count = scandirat(dirfd, ".", &names, is_visible, alphasort);
+    bool is_old = false;
+
+    (void)snprintf(name, sizeof name, "%s/template.json", b->digest);
+    bool is_known = fstatat(dirfd, name, &own, 0) == 0;
+    for (int i = 0; i < count; i++) {
+        (void)snprintf(name, sizeof name, "%s/template.json", names[i]->d_name);
+        if (strncmp(names[i]->d_name, "base-", 5) == 0 && fstatat(dirfd, name, &other, 0) == 0 &&
+            is_known && other.st_mtime > own.st_mtime)
+            is_old = true;
+        free(names[i]);
+    }
+    free(names);
+    return is_old;
+}
+
+/* The newest template of a name is the one that the name means: what was asked for last is made the
+ * newest without being built again. */
+static int base_renew(const struct base_build *b, int dirfd, const char *final, struct abx_err *err)
+{
+    char rootfs[PATH_MAX];
+    uint64_t bytes = 0;
+
+    if (!is_outdated(b, dirfd))
+        return 0;
+    (void)path_join(rootfs, sizeof rootfs, final, "rootfs");
+    _cleanup_(closep) int outfd = openat(dirfd, b->digest, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    if (outfd < 0)
+        return err_sys(err, errno, "open '%s'", final);
+    int r = tree_size(rootfs, &bytes, err);
+    return r < 0 ? r : json_write(b, bytes, outfd, err);
+}
+
 static int build_run(struct base_build *b, char ret_dir[PATH_MAX], struct abx_err *err)
 {
     _cleanup_(closep) int dirfd = -EBADF;
@@ -614,6 +653,10 @@ static int build_run(struct base_build *b, char ret_dir[PATH_MAX], struct abx_er
         r = lock_take(b, dirfd, &lock, err);
         if (r == 0 && access(final, F_OK) < 0)
             r = build_locked(b, dirfd, final, err);
+        if (r < 0)
+            return r;
+    } else {
+        r = base_renew(b, dirfd, final, err);
         if (r < 0)
             return r;
     }

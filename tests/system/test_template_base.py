@@ -304,6 +304,18 @@ def test_two_builders_build_once(builder):
     assert again.returncode == 0 and again.stdout == outputs[0][0] and again.stderr == ""
     assert time.monotonic() - began < 1
 
+    # Another one made since: what is asked for now becomes the newest, which is what the name means.
+    own = Path(again.stdout.strip()) / "template.json"
+    other = own.parent.parent / "base-other" / "template.json"
+    other.parent.mkdir()
+    other.write_text("{}")
+    os.utime(own, (1000, 1000))
+    before = json.loads(own.read_text())
+    assert builder.run().stdout == again.stdout
+    after = json.loads(own.read_text())
+    assert own.stat().st_mtime >= other.stat().st_mtime and after["created"] > before["created"]
+    assert {**after, "created": 0} == {**before, "created": 0}
+
 
 class Proxy(http.server.BaseHTTPRequestHandler):
     """Forwards, and remembers who was asked for."""
