@@ -94,6 +94,16 @@ first_of() {
     return 1
 }
 
+# bounded SECONDS COMMAND...: timeout(1) that also takes a function of this shell.
+bounded() {
+    local limit=$1
+    shift
+    if [ "$(type -t "$1")" = function ]; then
+        set -- bash -c "set -uo pipefail; ROOT='$ROOT' LOGS='$LOGS'; $(declare -f); \"\$@\"" "$1" "$@"
+    fi
+    timeout --kill-after=20 "$limit" "$@"
+}
+
 # step NAME SECONDS COMMAND...: runs it with a time limit and its output in build/logs/NAME.log; says how it went.
 FAILED_STEPS=()
 step() {
@@ -101,11 +111,7 @@ step() {
     shift 2
     log=$LOGS/$name.log
     mkdir -p "$LOGS"
-    if [ "$(type -t "$1")" = function ]; then
-        # timeout starts programs only: a shell with this shell's functions runs it.
-        set -- bash -c "set -uo pipefail; ROOT='$ROOT' LOGS='$LOGS'; $(declare -f); \"\$@\"" "$1" "$@"
-    fi
-    timeout --kill-after=20 "$limit" "$@" >"$log" 2>&1 </dev/null || rc=$?
+    bounded "$limit" "$@" >"$log" 2>&1 </dev/null || rc=$?
     if [ $rc = 0 ]; then
         say "ok      $name ($((SECONDS - began)) s)"
         return 0
