@@ -40,3 +40,12 @@ def test_echo(guest):
     result = guest.run("echo", "hello")
     assert result["stdout"] == b"hello\n"
     assert result["end"] == {"exited": True, "status": "exit status 0"}
+
+
+def test_file_goes_up_and_comes_down(guest):
+    data = bytes(range(256)) * 40
+    status, _, body = guest.http("POST", "/files?path=a/b/c.bin", data, {"Content-Type": "application/octet-stream"})
+    assert (status, json.loads(body)) == (200, [{"path": "/home/user/a/b/c.bin", "name": "c.bin", "type": "file"}])
+    assert guest.http("GET", "/files?path=/home/user/a/b/c.bin")[2] == data
+    entry = guest.rpc("Stat", {"path": "a/b/c.bin"})["entry"]
+    assert (entry["type"], entry["size"], entry["owner"]) == ("FILE_TYPE_FILE", str(len(data)), "user")

@@ -49,11 +49,6 @@ static void on_started(void *user, struct command *command, const struct abx_err
         call_drop(c); /* the client left: the command runs on */
 }
 
-static void on_gone_while_starting(struct call *c)
-{
-    /* on_started follows. */
-}
-
 static char **argv_make(const Process__ProcessConfig *config)
 {
     char **argv = calloc(config->n_args + 2, sizeof(*argv));
@@ -90,7 +85,6 @@ static int start(struct call *c, struct abx_err *err)
     opts.cwd = cwd;
     opts.argv = argv;
     opts.envp = envp;
-    c->on_gone = on_gone_while_starting;
     r = command_start(c->envd->commands, &opts, on_started, c, err);
     if (r == 0)
         c->request = NULL; /* the command's now */
@@ -250,11 +244,6 @@ static void on_input_written(void *user, const struct abx_err *err)
         call_reply(c, &empty_input.base);
 }
 
-static void on_gone_while_writing(struct call *c)
-{
-    /* The bytes were taken; on_input_written follows. */
-}
-
 static void handle_send_input(struct call *c)
 {
     Process__SendInputRequest *req = (Process__SendInputRequest *)c->request;
@@ -262,7 +251,6 @@ static void handle_send_input(struct call *c)
     struct abx_err err = { 0 };
     struct slice data;
 
-    c->on_gone = on_gone_while_writing;
     if (find(c, req->process, false, &command, &err) < 0 ||
         input_check(command, req->input, &data, &err) < 0 ||
         input_write(&command->input, data, on_input_written, c, &err) < 0)
