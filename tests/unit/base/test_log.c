@@ -102,7 +102,7 @@ static void long_values_keep_the_line_whole(void **state)
         captured(*state, huge_event, &b);
         assert_true(b.len <= 8192);
         assert_true(b.len > 5000);
-        assert_non_null(strstr(buf_cstr(&b), "...\",\"a\":\""));
+        assert_non_null(strstr(buf_cstr(&b), "...\","));
         assert_string_equal(buf_cstr(&b) + b.len - 13, ",\"last\":\"x\"}\n");
         assert_ptr_equal(memchr(buf_data(&b), '\n', b.len), buf_data(&b) + b.len - 1);
     }
