@@ -179,6 +179,18 @@ def test_json_says_what_the_template_is(base_template):
     assert (base_template.parent.stat().st_mode & 0o777) == 0o700
 
 
+def test_command_finds_the_recipe_in_place_and_installed(build_dir, base_template, tmp_path):
+    """From a build tree and from a prefix the same recipe is found, so the same template is named, at once."""
+    (tmp_path / "bin").mkdir()
+    shutil.copy(build_dir / "abx", tmp_path / "bin/abx")
+    shutil.copytree(RECIPE, tmp_path / "share/abx/template/base")
+    for program in (build_dir / "abx", tmp_path / "bin/abx"):
+        run = subprocess.run([program, "template", "build-base"], capture_output=True, text=True, timeout=30)
+        assert (run.returncode, run.stdout) == (0, f"{base_template}\n"), run.stderr
+    listed = subprocess.run([build_dir / "abx", "template", "list", "--json"], stdout=subprocess.PIPE, check=True)
+    assert base_template.name in {entry["digest"] for entry in json.loads(listed.stdout)}
+
+
 # Builds. They use a recipe of few packages, so that they take seconds.
 
 
