@@ -38,10 +38,7 @@ static bool is_space(uint8_t c)
  * comments inside a deb822 value. */
 static struct slice word_next(struct slice *s)
 {
-    if (s->n == 0)
-        return *s;
-
-    const uint8_t *p = s->p, *end = p + s->n;
+    const uint8_t *p = s->p, *end = p ? p + s->n : p;
     bool is_line_start = false;
 
     while (p < end && (is_space(*p) || (is_line_start && *p == '#'))) {

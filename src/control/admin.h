@@ -10,8 +10,9 @@
  *   key.create {name?, scopes?:[str], expires_in_s?, team?}
  *                                             -> {"id","key","name","created_at"}: the only time that
  *                                                the key itself is told
- *   key.list                                  -> {"keys":[{"id","name","prefix","scopes","team",
- *                                                "created_at","last_used_at","expires_at","revoked_at"}]}
+ *   key.list {after?:id}                      -> {"keys":[{"id","name","prefix","scopes","team",
+ *                                                "created_at","last_used_at","expires_at","revoked_at"}],"more":bool},
+ *                                                at most 200 at once, in the order of their making
  *   key.revoke {id}                           -> {"id"}; id or the key itself; open requests finish
  *   template.list           (running)         -> {"templates":[{"name","digest","created_at",
  *                                                "size_bytes","suite"}]}
@@ -23,4 +24,16 @@
 
 #include <jansson.h>
 
-#include "base/err.h"
+#include "control/control.h"
+
+/* Runs one operation. `done` comes exactly once, from inside the call or later from the loop, with
+ * the reply (borrowed; NULL when out of memory). */
+typedef void (*admin_done_fn)(void *user, json_t *reply);
+void admin_run(struct control *c, const json_t *request, admin_done_fn done, void *user);
+
+struct ipc_listener;
+
+/* Serves the operations on the listening SEQPACKET socket `fd` (owned) to peers with one of the
+ * uids, until the listener is freed. */
+int admin_listen(struct control *c, int fd, const uid_t *uids, size_t n_uids,
+                 struct ipc_listener **ret, struct abx_err *err);

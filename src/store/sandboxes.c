@@ -179,8 +179,6 @@ static int run_remove(struct op *op, struct db *d, struct abx_err *err)
                               "t", op->sandbox.id),
                       err);
 
-    if (r == 0)
-        r = put_answer(op, d, err);
     return r < 0 ? r : put_event(op, d, err);
 }
 
@@ -208,26 +206,27 @@ int store_sandbox_run(struct store *s, const struct store_sandbox *sb,
 }
 
 int store_sandbox_remove(struct store *s, const struct store_sandbox *sb,
-                         const struct store_answer *answer, const struct store_event *event,
-                         store_done_fn done, void *user, struct abx_err *err)
+                         const struct store_event *event, store_done_fn done, void *user,
+                         struct abx_err *err)
 {
-    return push_change(s, sb, answer, event, run_remove, done, user, false, err);
+    return push_change(s, sb, NULL, event, run_remove, done, user, false, err);
 }
 
 static int run_killing(struct op *op, struct db *d, struct abx_err *err)
 {
-    return db_finish(d,
-                     db_bind(d, SQL_SANDBOX_KILLING,
-                             "UPDATE sandboxes SET state = 'killing' WHERE id = $1", err, "t",
-                             op->sandbox.id),
-                     err);
+    int r = db_finish(d,
+                      db_bind(d, SQL_SANDBOX_KILLING,
+                              "UPDATE sandboxes SET state = 'killing' WHERE id = $1", err, "t",
+                              op->sandbox.id),
+                      err);
+
+    return r < 0 ? r : put_answer(op, d, err);
 }
 
-int store_sandbox_killing(struct store *s, const char *id, struct abx_err *err)
+int store_sandbox_killing(struct store *s, const struct store_sandbox *sb,
+                          const struct store_answer *answer, struct abx_err *err)
 {
-    struct store_sandbox sb = { .id = id };
-
-    return push_change(s, &sb, NULL, NULL, run_killing, NULL, NULL, false, err);
+    return push_change(s, sb, answer, NULL, run_killing, NULL, NULL, false, err);
 }
 
 static int run_extend(struct op *op, struct db *d, struct abx_err *err)

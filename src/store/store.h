@@ -97,14 +97,15 @@ int store_sandbox_create(struct store *s, const struct store_sandbox *sb, const 
 int store_sandbox_run(struct store *s, const struct store_sandbox *sb,
                       const struct store_answer *answer, const struct store_event *event,
                       store_done_fn done, void *user, struct abx_err *err);
-/* The row becomes `killing`. Completes without a call. */
-int store_sandbox_killing(struct store *s, const char *id, struct abx_err *err);
+/* The row becomes `killing`. `answer` only for one whose create fails. Completes without a call. */
+int store_sandbox_killing(struct store *s, const struct store_sandbox *sb,
+                          const struct store_answer *answer, struct abx_err *err);
 int store_sandbox_extend(struct store *s, const char *id, int64_t end_ms, store_done_fn done,
                          void *user, struct abx_err *err);
-/* Deletes the row. `answer` only for one whose create was not answered yet. */
+/* Deletes the row. */
 int store_sandbox_remove(struct store *s, const struct store_sandbox *sb,
-                         const struct store_answer *answer, const struct store_event *event,
-                         store_done_fn done, void *user, struct abx_err *err);
+                         const struct store_event *event, store_done_fn done, void *user,
+                         struct abx_err *err);
 /* All rows, oldest first. Blocks: at start only. */
 int store_sandbox_load(struct store *s, void (*each)(void *user, const struct store_sandbox *sb),
                        void *user, struct abx_err *err);

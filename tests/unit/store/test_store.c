@@ -159,6 +159,7 @@ static struct loaded load(void)
 static void rows_survive_in_every_state(void **state)
 {
     struct store_sandbox sb = row("i1", NULL);
+    struct store_sandbox other = row("i2", NULL);
     struct store_event event = { "e1", "sandbox.lifecycle.created", "{}", 5 };
     struct abx_err err = { 0 };
     struct result r = { 0 };
@@ -176,11 +177,11 @@ static void rows_survive_in_every_state(void **state)
     assert_int_equal(store_sandbox_run(store, &sb, NULL, &event, on_done, &r, &err), 0);
     wait_for(&r);
     assert_int_equal(r.code, 0);
-    assert_int_equal(store_sandbox_killing(store, "i2", &err), 0);
+    assert_int_equal(store_sandbox_killing(store, &other, NULL, &err), 0);
     sb.id = "i3";
     event.id = "e2";
     r = (struct result){ 0 };
-    assert_int_equal(store_sandbox_remove(store, &sb, NULL, &event, on_done, &r, &err), 0);
+    assert_int_equal(store_sandbox_remove(store, &sb, &event, on_done, &r, &err), 0);
     wait_for(&r);
     assert_int_equal(r.code, 0);
     l = load();
@@ -254,12 +255,10 @@ static void a_forgotten_key_can_be_claimed_again(void **state)
     struct store_sandbox sb = row("i1", "key-1");
     struct store_answer forget = { 0, NULL };
     struct abx_err err = { 0 };
-    struct result r = { 0 };
 
     (void)state;
     assert_int_equal(create("i1", "key-1", "h1").claim, STORE_NEW);
-    assert_int_equal(store_sandbox_remove(store, &sb, &forget, NULL, on_done, &r, &err), 0);
-    wait_for(&r);
+    assert_int_equal(store_sandbox_killing(store, &sb, &forget, &err), 0);
     assert_int_equal(create("i2", "key-1", "h2").claim, STORE_NEW);
 }
 
@@ -305,7 +304,7 @@ static void a_full_queue_refuses_creates_but_no_removal(void **state)
     }
     assert_int_equal(refused, 1);
     assert_int_equal(err.reason, REASON_BUSY);
-    assert_int_equal(store_sandbox_remove(store, &sb, NULL, NULL, on_done, &removed, &err), 0);
+    assert_int_equal(store_sandbox_remove(store, &sb, NULL, on_done, &removed, &err), 0);
     wait_for(&removed);
     assert_int_equal(r.calls, accepted);
 }

@@ -1,0 +1,192 @@
+/* control.c - putting the parts together. See control.h. */
+#include "control/control.h"
+
+#include <stdio.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "control/render.h"
+#include "control/table.h"
+
+#define PRUNE_EVERY_MS (60u * 60u * 1000u)
+#define COMPARE_EVERY_MS 30000u
+#define KEYS_KEPT_MS INT64_C(86400000)         /* idempotency: 24 h */
+#define EVENTS_KEPT_MS (7 * INT64_C(86400000)) /* a week */
+
+/* --- driver's events ---------------------------------------------------------------------------- */
+
+static void on_up(void *user)
+{
+    struct control *c = user;
+    struct abx_err err = { 0 };
+
+    log_info("driver is up", NULL);
+    lifecycle_driver_up(c->lifecycle);
+    if (templates_refresh(c->templates, NULL, NULL, &err) < 0)
+        log_err("cannot ask for templates", &err);
+}
+
+static void on_down(void *user)
+{
+    (void)user;
+    log_warn("driver is down", NULL);
+}
+
+static void on_died(void *user, const char *sandbox_id, const char *reason)
+{
+    struct control *c = user;
+
+    lifecycle_died(c->lifecycle, sandbox_id, reason);
+}
+
+/* --- lifecycle's hooks -------------------------------------------------------------------------- */
+
+static void on_visible(void *user, struct sandbox *sb)
+{
+    struct control *c = user;
+
+    if (c->table)
+        table_put(c->table, sb);
+}
+
+static bool on_drop(void *user, struct sandbox *sb)
+{
+    struct control *c = user;
+
+    return c->table && table_drop(c->table, sb->id);
+}
+
+static int render_created(void *user, const struct sandbox *sb, struct buf *body)
+{
+    struct control *c = user;
+    struct render_context context = { c->seed, c->client_id, c->domain,
+                                      sb->origin[0] ? sb->origin : c->opts.origin };
+
+    return render_text(render_sandbox(&context, sb), body, NULL);
+}
+
+/* --- life --------------------------------------------------------------------------------------- */
+
+static void on_prune(uv_timer_t *t)
+{
+    struct control *c = container_of(t, struct control, prune_timer);
+    int64_t now = time_wall_ms();
+    struct abx_err err = { 0 };
+
+    if (store_prune(c->store, now - KEYS_KEPT_MS, now - EVENTS_KEPT_MS, NULL, NULL, &err) < 0)
+        log_err("old rows cannot be dropped", &err);
+}
+
+/* Not only after a restart: whatever went wrong between the two sides does not stay. */
+static void on_compare(uv_timer_t *t)
+{
+    struct control *c = container_of(t, struct control, compare_timer);
+
+    if (c->driver->ops->is_up(c->driver))
+        lifecycle_driver_up(c->lifecycle);
+}
+
+/* "localhost:PORT" when no domain is given: a domain that is null would send SDKs to E2B's cloud. */
+static void choose_domain(struct control *c)
+{
+    const char *port = strrchr(c->opts.origin, ':');
+
+    if (c->opts.domain)
+        (void)snprintf(c->domain, sizeof c->domain, "%s", c->opts.domain);
+    else if (port && port[1] >= '0' && port[1] <= '9')
+        (void)snprintf(c->domain, sizeof c->domain, "localhost%s", port);
+    else
+        (void)snprintf(c->domain, sizeof c->domain, "localhost");
+}
+
+static int load_identity(struct control *c, struct abx_err *err)
+{
+    uint8_t raw[TOKEN_SEED_SIZE];
+    char fresh[2 * TOKEN_SEED_SIZE + 1], kept[2 * TOKEN_SEED_SIZE + 1], id[UUID_SIZE];
+    int r;
+
+    random_bytes(raw, sizeof raw);
+    hex_encode(raw, sizeof raw, fresh);
+    r = store_meta_ensure(c->store, "token_seed", fresh, kept, sizeof kept, err);
+    if (r < 0)
+        return r;
+    if (!hex_decode(slice_str(kept), c->seed, sizeof c->seed))
+        return err_set(err, ABX_DATA_LOSS, "the seed of the tokens is damaged");
+    uuid_new(id);
+    return store_team_ensure(c->store, TEAM_SLUG, id, c->team, sizeof c->team, err);
+}
+
+static int load_all(struct control *c, const char *engine_sock, struct abx_err *err)
+{
+    struct lifecycle_opts opts = {
+        .loop = c->loop,
+        .store = c->store,
+        .seed = c->seed,
+        .on_visible = on_visible,
+        .on_drop = on_drop,
+        .render = render_created,
+        .user = c,
+    };
+    struct driver_events events = { on_up, on_down, on_died, c };
+    int r = load_identity(c, err);
+
+    if (r == 0)
+        r = keyring_new(c->store, &c->keys, err);
+    if (r == 0)
+        r = templates_new(c->store, c->team, TEAM_SLUG, &c->templates, err);
+    if (r == 0)
+        r = lifecycle_new(&opts, &c->lifecycle, err);
+    if (r == 0)
+        r = table_new(c->loop, c->opts.instance, c->lifecycle, c->seed, &c->table, err);
+    /* Without a driver the sandboxes are left alone. */
+    if (r < 0 || !engine_sock)
+        return r;
+    /* Last of what reads: it queues the first writes. */
+    r = lifecycle_load(c->lifecycle, err);
+    if (r == 0)
+        r = driver_local_new(c->loop, engine_sock, &events, &c->driver, err);
+    if (r < 0)
+        return r;
+    lifecycle_set_driver(c->lifecycle, c->driver);
+    templates_set_driver(c->templates, c->driver);
+    return 0;
+}
+
+int control_open(struct control *c, const char *dir, const char *engine_sock, struct abx_err *err)
+{
+    int r;
+
+    choose_domain(c);
+    (void)snprintf(c->client_id, sizeof c->client_id, "%.8s", c->opts.instance);
+    (void)uv_timer_init(c->loop, &c->prune_timer);
+    (void)uv_timer_init(c->loop, &c->compare_timer);
+    r = store_open(c->loop, dir, &c->store, err);
+    if (r == 0)
+        r = load_all(c, engine_sock, err);
+    if (r < 0 || !engine_sock)
+        return r;
+    (void)uv_timer_start(&c->prune_timer, on_prune, 1000, PRUNE_EVERY_MS);
+    (void)uv_timer_start(&c->compare_timer, on_compare, COMPARE_EVERY_MS, COMPARE_EVERY_MS);
+    return 0;
+}
+
+void control_close(struct control *c)
+{
+    uv_close((uv_handle_t *)&c->prune_timer, NULL);
+    uv_close((uv_handle_t *)&c->compare_timer, NULL);
+    if (c->driver)
+        c->driver->ops->free(c->driver);
+    /* What is in flight at the driver ends in the next turns and may still write. */
+    for (int i = 0; i < 3; i++)
+        (void)uv_run(c->loop, UV_RUN_NOWAIT);
+    table_close(TAKE_PTR(c->table));
+    store_close(TAKE_PTR(c->store));
+}
+
+void control_free(struct control *c)
+{
+    lifecycle_free(c->lifecycle);
+    templates_free(c->templates);
+    keyring_free(c->keys);
+}

@@ -1,0 +1,48 @@
+/* control.h - what one abx-control consists of. Owned by main.c; the parts see each other here. */
+#pragma once
+
+#include <uv.h>
+
+#include "control/create_request.h"
+#include "control/driver.h"
+#include "control/keyring.h"
+#include "control/lifecycle.h"
+#include "control/templates.h"
+#include "e2b/tokens.h"
+#include "store/store.h"
+
+#define TEAM_SLUG "default"
+
+struct table;
+
+struct control_opts {
+    const char *domain; /* NULL = none */
+    const char *origin; /* http://HOST:PORT of the service */
+    const char *instance;
+    struct create_limits limits;
+    size_t max_sandboxes; /* per team, 0 = no limit */
+};
+
+struct control {
+    uv_loop_t *loop;
+    struct control_opts opts;
+    struct store *store;
+    struct driver *driver;
+    struct lifecycle *lifecycle;
+    struct keyring *keys;
+    struct templates *templates;
+    struct table *table;
+    uint8_t seed[TOKEN_SEED_SIZE];
+    char team[UUID_SIZE];
+    char client_id[16];
+    char domain[272]; /* never empty */
+    uv_timer_t prune_timer;
+    uv_timer_t compare_timer;
+};
+
+/* Opens the database in `dir`, loads it, and starts the driver for the engine's socket (NULL: none,
+ * for operations without a service). Everything in *c but opts and loop is set here. */
+int control_open(struct control *c, const char *dir, const char *engine_sock, struct abx_err *err);
+/* Ends what was opened; the loop has to run out afterwards, then control_free. */
+void control_close(struct control *c);
+void control_free(struct control *c);

@@ -1,0 +1,281 @@
+/* create_network.c - see create_network.h. */
+#include "control/create_network.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/str.h"
+
+#define RULES_MAX 10
+#define HEADERS_MAX 20
+#define DOMAIN_MAX 128
+#define HEADER_NAME_MAX 64
+#define HEADER_VALUE_MAX 2048
+#define LIST_MAX 1024
+
+static bool is_address(const char *s, int *ret_bits)
+{
+    struct in6_addr a;
+
+    if (inet_pton(AF_INET, s, &a) == 1) {
+        *ret_bits = 32;
+        return true;
+    }
+    *ret_bits = 128;
+    return inet_pton(AF_INET6, s, &a) == 1;
+}
+
+/* An address, or one with "/<bits>". */
+static bool is_cidr(const char *s)
+{
+    const char *slash = strchr(s, '/');
+    char address[64];
+    uint64_t bits;
+    int max;
+
+    if (!slash)
+        return is_address(s, &max);
+    if ((size_t)(slash - s) >= sizeof address)
+        return false;
+    memcpy(address, s, (size_t)(slash - s));
+    address[slash - s] = '\0';
+    return is_address(address, &max) && str_parse_u64(slice_str(slash + 1), (uint64_t)max, &bits);
+}
+
+/* A host name, "*." before it allowed; `*` alone stands for all. */
+static bool is_domain(const char *s)
+{
+    size_t label = 0, n = strlen(s);
+
+    if (strcmp(s, "*") == 0)
+        return true;
+    if (strncmp(s, "*.", 2) == 0)
+        s += 2;
+    if (n == 0 || n > DOMAIN_MAX || !strchr(s, '.'))
+        return false;
+    for (; *s; s++) {
+        bool is_alnum = (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') ||
+                        (*s >= '0' && *s <= '9') || *s == '_';
+
+        if (*s == '.') {
+            if (label == 0 || s[-1] == '-')
+                return false;
+            label = 0;
+        } else if (!(is_alnum || (*s == '-' && label > 0)) || ++label > 63) {
+            return false;
+        }
+    }
+    return label > 0 && s[-1] != '-';
+}
+
+static int get_list(const json_t *network, const char *name, const json_t **ret,
+                    struct abx_err *err)
+{
+    const json_t *list = json_object_get(network, name), *item;
+    size_t i;
+
+    *ret = NULL;
+    if (!list || json_is_null(list))
+        return 0;
+    if (!json_is_array(list) || json_array_size(list) > LIST_MAX)
+        return err_set(err, ABX_INVALID_ARGUMENT,
+                       "Error when parsing request: 'network.%s' has to be an array of at most %d "
+                       "strings",
+                       name, LIST_MAX);
+    json_array_foreach(list, i, item)
+    {
+        if (!json_is_string(item))
+            return err_set(err, ABX_INVALID_ARGUMENT,
+                           "Error when parsing request: 'network.%s' has to be an array of strings",
+                           name);
+    }
+    *ret = list;
+    return 0;
+}
+
+static int check_rules_out(const json_t *network, struct abx_err *err)
+{
+    const json_t *allow, *deny, *dns, *item;
+    bool has_domain = false, denies_all = false;
+    size_t i;
+    int r = get_list(network, "allowOut", &allow, err), bits;
+
+    if (r == 0)
+        r = get_list(network, "denyOut", &deny, err);
+    if (r == 0)
+        r = get_list(network, "dnsServers", &dns, err);
+    if (r < 0)
+        return r;
+    json_array_foreach(deny, i, item)
+    {
+        if (!is_cidr(json_string_value(item)))
+            return err_set(err, ABX_INVALID_ARGUMENT, "invalid denied CIDR %.128s",
+                           json_string_value(item));
+        denies_all |= strcmp(json_string_value(item), "0.0.0.0/0") == 0;
+    }
+    json_array_foreach(allow, i, item)
+    {
+        if (is_cidr(json_string_value(item)))
+            continue;
+        if (!is_domain(json_string_value(item)))
+            return err_set(err, ABX_INVALID_ARGUMENT, "invalid allowed address %.128s",
+                           json_string_value(item));
+        has_domain = true;
+    }
+    if (has_domain && !denies_all)
+        return err_set(err, ABX_INVALID_ARGUMENT,
+                       "When specifying allowed domains in allow out, you must include "
+                       "'ALL_TRAFFIC' in deny out to block all other traffic.");
+    json_array_foreach(dns, i, item)
+    {
+        if (!is_address(json_string_value(item), &bits))
+            return err_set(err, ABX_INVALID_ARGUMENT, "invalid DNS server %.128s",
+                           json_string_value(item));
+    }
+    return 0;
+}
+
+/* "${...}" may name a secret or an identity token, nothing else. */
+static bool has_good_placeholders(const char *s)
+{
+    static const char *const kinds[] = { "e2b.secrets.", "e2b.identity.tokens." };
+
+    while ((s = strstr(s, "${")) != NULL) {
+        const char *end = strchr(s, '}');
+        bool ok = false;
+
+        s += 2;
+        for (size_t i = 0; end && i < ARRAY_SIZE(kinds); i++) {
+            size_t n = strlen(kinds[i]);
+            const char *name = s + n;
+
+            ok |=
+                strncmp(s, kinds[i], n) == 0 && name < end &&
+                strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") ==
+                    (size_t)(end - name);
+        }
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+static bool is_token(const char *s)
+{
+    size_t n = strlen(s);
+
+    return n > 0 && n <= HEADER_NAME_MAX &&
+           strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                     "!#$%&'*+-.^_`|~") == n;
+}
+
+static int check_headers(const char *host, const json_t *headers, struct abx_err *err)
+{
+    const char *name;
+    json_t *value;
+
+    if (json_object_size(headers) > HEADERS_MAX)
+        return err_set(err, ABX_INVALID_ARGUMENT, "rules for '%.128s': over %d headers", host,
+                       HEADERS_MAX);
+    json_object_foreach((json_t *)(uintptr_t)headers, name, value)
+    {
+        const char *text = json_string_value(value);
+
+        if (!is_token(name))
+            return err_set(err, ABX_INVALID_ARGUMENT,
+                           "rules for '%.128s': invalid header name '%.64s'", host, name);
+        if (!text || json_string_length(value) > HEADER_VALUE_MAX ||
+            strlen(text) > HEADER_VALUE_MAX || strlen(text) != json_string_length(value) ||
+            strpbrk(text, "\r\n"))
+            return err_set(err, ABX_INVALID_ARGUMENT,
+                           "rules for '%.128s': invalid value of header '%.64s'", host, name);
+        if (!has_good_placeholders(text))
+            return err_set(err, ABX_INVALID_ARGUMENT,
+                           "Network transform header contains a malformed E2B placeholder.");
+    }
+    return 0;
+}
+
+static int check_rules(const json_t *rules, struct abx_err *err)
+{
+    const char *host;
+    json_t *list, *rule;
+    size_t i, transforms;
+
+    if (!rules || json_is_null(rules))
+        return 0;
+    if (!json_is_object(rules))
+        return err_set(err, ABX_INVALID_ARGUMENT,
+                       "Error when parsing request: 'network.rules' has to be an object");
+    if (json_object_size(rules) > RULES_MAX)
+        return err_set(err, ABX_INVALID_ARGUMENT, "rules: too many domains: %zu (max %d)",
+                       json_object_size(rules), RULES_MAX);
+    json_object_foreach((json_t *)(uintptr_t)rules, host, list)
+    {
+        if (!is_domain(host))
+            return err_set(err, ABX_INVALID_ARGUMENT, "rules: invalid domain '%.128s'", host);
+        if (!json_is_array(list))
+            return err_set(err, ABX_INVALID_ARGUMENT,
+                           "Error when parsing request: rules for '%.128s' have to be an array",
+                           host);
+        transforms = 0;
+        json_array_foreach(list, i, rule)
+        {
+            const json_t *transform = json_object_get(rule, "transform");
+            int r = transform ? check_headers(host, json_object_get(transform, "headers"), err) : 0;
+
+            if (r < 0)
+                return r;
+            if (transform && ++transforms > 1)
+                return err_set(err, ABX_INVALID_ARGUMENT,
+                               "rules for '%.128s': only one transform per domain", host);
+        }
+    }
+    return 0;
+}
+
+static int check_mask(const json_t *network, struct abx_err *err)
+{
+    const json_t *v = json_object_get(network, "maskRequestHost");
+    const char *mask = json_string_value(v);
+
+    if (!v || json_is_null(v))
+        return 0;
+    if (!mask)
+        return err_set(err, ABX_INVALID_ARGUMENT,
+                       "Error when parsing request: 'network.maskRequestHost' has to be a string");
+    for (const char *c = mask; *c; c++)
+        if ((uint8_t)*c >= 0x80)
+            return err_set(
+                err, ABX_INVALID_ARGUMENT,
+                "mask request host '%.128s' is not ASCII. Use its ASCII form (punycode).", mask);
+    if (mask[0] == '\0' || strlen(mask) > 255 || strlen(mask) != json_string_length(v) ||
+        strspn(mask, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.:_[]${}") !=
+            strlen(mask))
+        return err_set(err, ABX_INVALID_ARGUMENT, "mask request host is not valid: %.128s", mask);
+    return 0;
+}
+
+int network_check(const json_t *network, struct abx_err *err)
+{
+    const json_t *traffic = json_object_get(network, "allowPublicTraffic");
+    const json_t *proxy = json_object_get(network, "egressProxy");
+    const json_t *ports = json_object_get(network, "httpsPorts");
+    int r;
+
+    if (traffic && !json_is_null(traffic) && !json_is_boolean(traffic))
+        return err_set(err, ABX_INVALID_ARGUMENT,
+                       "Error when parsing request: 'network.allowPublicTraffic' has to be a "
+                       "boolean");
+    if (proxy && !json_is_null(proxy))
+        return err_set(err, ABX_PERMISSION_DENIED, "Egress proxy is not enabled for your team.");
+    r = check_rules_out(network, err);
+    if (r == 0)
+        r = check_mask(network, err);
+    if (r == 0)
+        r = check_rules(json_object_get(network, "rules"), err);
+    if (r == 0 && json_is_array(ports) && json_array_size(ports) > 0)
+        r = err_set(err, ABX_UNIMPLEMENTED, "httpsPorts is not available on this server");
+    return r;
+}

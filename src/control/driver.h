@@ -1,0 +1,104 @@
+/* driver.h - where sandboxes come from: the one interface between control and whatever runs them.
+ *
+ * `local` (driver_local.c) is this machine's engine. Nothing outside a driver knows that sandboxes
+ * are on this host. Each call has one completion, from the loop and never from inside the call,
+ * unless the call itself fails. Strings are borrowed for the call, results for the completion.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "base/macro.h"
+
+struct driver;
+
+struct driver_env {
+    const char *name;
+    const char *value;
+};
+
+struct driver_create {
+    const char *sandbox_id;
+    const char *digest; /* of the template's build */
+    const char *template_id;
+    const char *access_token; /* empty = none is asked for */
+    uint32_t cpu_count;
+    uint32_t memory_mb;
+    uint32_t disk_mb;
+    const struct driver_env *envs;
+    size_t n_envs;
+    const char *request_id;
+};
+
+struct driver_stage {
+    const char *name;
+    uint32_t us;
+};
+
+struct driver_created {
+    uint32_t cpu_count; /* as enforced; 0 = not enforced here */
+    uint32_t memory_mb;
+    uint32_t disk_mb;
+    bool is_warm;
+    const char *execution_id;
+    const struct driver_stage *stages;
+    size_t n_stages;
+};
+
+struct driver_template {
+    const char *name;
+    const char *digest;
+    int64_t created_ms;
+    uint64_t size_bytes;
+    const char *suite;
+};
+
+/* `was_sent` false: the driver never heard of it, so that nothing can have happened. */
+typedef void (*driver_created_fn)(void *user, const struct driver_created *created,
+                                  const struct abx_err *failure, bool was_sent);
+typedef void (*driver_killed_fn)(void *user, bool existed, const struct abx_err *failure);
+/* One page of ids in ascending order. */
+typedef void (*driver_listed_fn)(void *user, const char *const *ids, size_t n, bool has_more,
+                                 const struct abx_err *failure);
+typedef void (*driver_templates_fn)(void *user, const struct driver_template *templates, size_t n,
+                                    bool has_more, const struct abx_err *failure);
+typedef void (*driver_audited_fn)(void *user, const char *const *findings, size_t n,
+                                  uint32_t repaired, const struct abx_err *failure);
+
+struct driver_events {
+    /* The driver answers (again): what it knows has to be compared. */
+    void (*on_up)(void *user);
+    void (*on_down)(void *user);
+    /* A sandbox ended by itself. `reason`: "exit", "oom", "signal". */
+    void (*on_died)(void *user, const char *sandbox_id, const char *reason);
+    void *user;
+};
+
+struct driver_ops {
+    /* Waits for the driver to be up for at most DRIVER_WAIT_MS, then UNAVAILABLE with was_sent
+     * false. NOT_FOUND: no such build. */
+    int (*create)(struct driver *d, const struct driver_create *req, driver_created_fn done,
+                  void *user, struct abx_err *err);
+    /* Fails at once with UNAVAILABLE while the driver is away. */
+    int (*kill)(struct driver *d, const char *sandbox_id, const char *request_id,
+                driver_killed_fn done, void *user, struct abx_err *err);
+    int (*list)(struct driver *d, const char *after, driver_listed_fn done, void *user,
+                struct abx_err *err);
+    int (*templates)(struct driver *d, const char *after, driver_templates_fn done, void *user,
+                     struct abx_err *err);
+    int (*audit)(struct driver *d, bool repair, driver_audited_fn done, void *user,
+                 struct abx_err *err);
+    bool (*is_up)(const struct driver *d);
+    void (*free)(struct driver *d);
+};
+
+/* First member of every driver. */
+struct driver {
+    const struct driver_ops *ops;
+};
+
+#define DRIVER_WAIT_MS 5000
+
+/* The engine of this machine at the unix socket `path`. `events` is copied. */
+struct uv_loop_s;
+int driver_local_new(struct uv_loop_s *loop, const char *path, const struct driver_events *events,
+                     struct driver **ret, struct abx_err *err);

@@ -1,0 +1,165 @@
+/* lifecycle.h - the one state machine of sandboxes, and control's table of them.
+ *
+ * A sandbox is made in this order: its row `creating` is on disk, the driver makes it, the row
+ * becomes `running`; only then does anyone see it. A row that is still `creating` after a restart
+ * means kill. Kill wins from every state; what is being killed is gone for everyone but other
+ * killers, who wait for the truth. Deadlines run on the monotonic clock and are kept as wall time in
+ * the row, so that they survive a restart. lifecycle.c holds the table state x event -> action.
+ *
+ * Everything here belongs to the loop's thread. Completions come once, never from inside the call
+ * they belong to, unless that call fails.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <uv.h>
+
+#include "control/driver.h"
+#include "e2b/ids.h"
+#include "store/store.h"
+
+enum sandbox_state {
+    SANDBOX_WRITING,    /* creating: the row is being written */
+    SANDBOX_STARTING,   /* creating: the driver is at work */
+    SANDBOX_COMMITTING, /* creating: the row is becoming `running` */
+    SANDBOX_RUNNING,
+    SANDBOX_KILLING,  /* the driver kills, gateways drop it */
+    SANDBOX_REMOVING, /* nothing of it is left but the row */
+    SANDBOX_STATES_,
+};
+
+struct sandbox {
+    struct sandbox *hash_next;
+    struct sandbox *prev, *next; /* all, oldest first */
+    uint64_t number;             /* ascending along the list */
+    struct lifecycle *lifecycle;
+    enum sandbox_state state;
+
+    char id[SANDBOX_ID_SIZE];
+    char team[UUID_SIZE];
+    char template_id[64];
+    char build_id[UUID_SIZE];
+    char digest[130];
+    char alias[130];
+    char execution_id[64];
+    char idempotency_key[256];
+    char request_id[65]; /* of the create, for the log */
+    char origin[160];    /* as its creator reached the service */
+    char *config_text;   /* as in the row */
+    json_t *config;      /* the same, parsed: metadata, network, lifecycle ... */
+    bool is_secure;
+    bool is_traffic_private; /* from config */
+    int64_t created_ms;
+    int64_t started_ms;
+    int64_t end_ms; /* wall clock; the timer below is what counts while running */
+    int64_t timeout_ms;
+    uint32_t cpu_count;
+    uint32_t memory_mb;
+    uint32_t disk_mb;
+
+    uv_timer_t timer; /* running: expiry; killing: next try */
+    struct create_waiter *creators;
+    struct kill_waiter *killers;
+    struct driver_env *envs; /* until the driver has them */
+    size_t n_envs;
+    char *env_text;
+    size_t env_size;
+    char *answer; /* body for the creators, made when the row becomes running */
+    char *data;   /* JSON of the `created` event */
+    const char *kill_reason;
+    int64_t t_begin_ns, t_written_ns, t_started_ns;
+    unsigned generation; /* of the comparison it takes part in */
+    unsigned seen;       /* generation in which the driver named it */
+    bool wants_kill;     /* a kill came while the row was written or committed */
+    bool is_starting;    /* killing: the driver's answer to create still comes */
+    bool is_killing;     /* killing: a kill is at the driver */
+    bool must_kill;      /* killing: one more kill is needed after that */
+    bool is_killed;      /* killing: nothing of it is left at the driver */
+    bool is_removing;    /* removing: the row's deletion is queued */
+    bool is_told;        /* killing: every gateway has dropped it */
+    bool is_answered;    /* the creators have their answer */
+    bool has_died;
+};
+
+/* What a create asks for; strings are copied. */
+struct sandbox_spec {
+    const char *team;
+    const char *template_id;
+    const char *build_id;
+    const char *digest;
+    const char *alias;
+    bool is_secure;
+    int64_t timeout_ms;
+    uint32_t cpu_count;
+    uint32_t memory_mb;
+    uint32_t disk_mb;
+    json_t *config; /* borrowed */
+    const struct driver_env *envs;
+    size_t n_envs;
+    const char *idempotency_key; /* empty = none */
+    const char *request_hash;
+    const char *request_id;
+    const char *origin;
+};
+
+/* One answer: success has status 201 and `body`; a failure has `failure`, and `is_clean` when the
+ * request certainly had no effect. */
+typedef void (*sandbox_created_fn)(void *user, int status, const char *body,
+                                   const struct abx_err *failure, bool is_clean);
+/* `existed`: this kill was the one that ended it. */
+typedef void (*sandbox_killed_fn)(void *user, bool existed);
+typedef void (*sandbox_done_fn)(void *user, const struct abx_err *failure);
+
+struct lifecycle_opts {
+    uv_loop_t *loop;
+    struct store *store;
+    struct driver *driver; /* may be set later by lifecycle_set_driver */
+    const uint8_t *seed;   /* TOKEN_SEED_SIZE bytes, borrowed for good */
+    /* It became visible or its entry changed: tell the gateways. */
+    void (*on_visible)(void *user, struct sandbox *sb);
+    /* Tell the gateways to drop it; lifecycle_told follows later, once. False: nobody to tell. */
+    bool (*on_drop)(void *user, struct sandbox *sb);
+    /* Appends the JSON body that its create is answered with (before on_visible). */
+    int (*render)(void *user, const struct sandbox *sb, struct buf *body);
+    void *user;
+};
+
+struct lifecycle;
+
+int lifecycle_new(const struct lifecycle_opts *opts, struct lifecycle **ret, struct abx_err *err);
+void lifecycle_set_driver(struct lifecycle *l, struct driver *driver);
+/* Takes over the rows: at start, before anything else. */
+int lifecycle_load(struct lifecycle *l, struct abx_err *err);
+/* Frees everything that no completion still comes for; the loop must have run out before. */
+void lifecycle_free(struct lifecycle *l);
+
+/* Starts a create. `ret_id` gets the id when the call succeeds. */
+int lifecycle_create(struct lifecycle *l, const struct sandbox_spec *spec, sandbox_created_fn done,
+                     void *user, char ret_id[SANDBOX_ID_SIZE], struct abx_err *err);
+/* Nobody waits for the create `id` any more: without an idempotency key it is undone. */
+void lifecycle_abandon(struct lifecycle *l, const char *id);
+/* Ends a sandbox in any state. NOT_FOUND when there is none. `done` may be NULL. */
+int lifecycle_kill(struct lifecycle *l, const char *id, const char *reason, sandbox_killed_fn done,
+                   void *user, struct abx_err *err);
+/* Sets the deadline of a running sandbox to now + timeout_ms; `only_longer` never shortens. A
+ * timeout <= 0 ends it. The new deadline is on disk when `done` comes. */
+int lifecycle_extend(struct lifecycle *l, struct sandbox *sb, int64_t timeout_ms, bool only_longer,
+                     sandbox_done_fn done, void *user, struct abx_err *err);
+
+/* Any sandbox by id, NULL if there is none. Borrowed until the loop goes on. */
+struct sandbox *lifecycle_find(const struct lifecycle *l, const char *id);
+/* Walks all, oldest first: NULL begins; NULL at the end. */
+struct sandbox *lifecycle_next(const struct lifecycle *l, const struct sandbox *sb);
+/* First one with a number above `number`, NULL at the end. */
+struct sandbox *lifecycle_after(const struct lifecycle *l, uint64_t number);
+size_t lifecycle_count(const struct lifecycle *l);
+/* Sandboxes of a team that count against its limit: creating and running. */
+size_t lifecycle_count_active(const struct lifecycle *l, const char *team);
+/* Seen by clients: running. */
+bool sandbox_is_visible(const struct sandbox *sb);
+
+/* Events from outside. */
+void lifecycle_told(struct lifecycle *l, const char *id);
+void lifecycle_died(struct lifecycle *l, const char *id, const char *reason);
+/* The driver is up: compares both sides, goes on with what waits for it. */
+void lifecycle_driver_up(struct lifecycle *l);

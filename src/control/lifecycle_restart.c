@@ -1,0 +1,158 @@
+/* lifecycle_restart.c - control's table against the database at start, and against the driver whenever
+ * that is up (again). What the driver does not know has died; what has no row is killed.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/str.h"
+#include "control/lifecycle_internal.h"
+
+#define COMPARE_TRIES 5
+
+static const struct change no_change;
+
+/* --- after a restart, of this side or of the driver --------------------------------------------- */
+
+struct compare {
+    struct lifecycle *l;
+    unsigned generation;
+    unsigned tries;
+    char after[SANDBOX_ID_SIZE];
+};
+
+static void on_listed(void *user, const char *const *ids, size_t n, bool has_more,
+                      const struct abx_err *failure);
+
+static void on_stranger_killed(void *user, bool existed, const struct abx_err *failure)
+{
+    (void)user;
+    (void)existed;
+    if (failure)
+        log_err("a sandbox without a row cannot be killed", failure);
+}
+
+static void kill_stranger(struct lifecycle *l, const char *id)
+{
+    struct driver *d = l->opts.driver;
+    struct abx_err err = { 0 };
+
+    log_warn("killing a sandbox without a row", "id", id, NULL);
+    if (d->ops->kill(d, id, "", on_stranger_killed, NULL, &err) < 0)
+        log_err("a sandbox without a row cannot be killed", &err);
+}
+
+/* The next page; frees `c` when it cannot be asked for (the driver is away: it will be up again). */
+static void compare_next(struct compare *c)
+{
+    struct driver *d = c->l->opts.driver;
+
+    if (c->tries++ == COMPARE_TRIES || c->generation != c->l->generation ||
+        d->ops->list(d, c->after, on_listed, c, NULL) < 0)
+        free(c);
+}
+
+static void compare_end(struct compare *c)
+{
+    struct sandbox *sb = c->l->first;
+
+    while (sb) {
+        struct sandbox *next = sb->next;
+
+        if (sb->state == SANDBOX_RUNNING && sb->generation == c->generation &&
+            sb->seen != c->generation)
+            lifecycle_fire(sb, EV_DIED, &(struct change){ .reason = "lost" });
+        sb = next;
+    }
+    free(c);
+}
+
+static void on_listed(void *user, const char *const *ids, size_t n, bool has_more,
+                      const struct abx_err *failure)
+{
+    struct compare *c = user;
+
+    if (failure) {
+        compare_next(c);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct sandbox *sb = lifecycle_find(c->l, ids[i]);
+
+        if (sb)
+            sb->seen = c->generation;
+        else
+            kill_stranger(c->l, ids[i]);
+    }
+    if (!has_more || n == 0) {
+        compare_end(c);
+        return;
+    }
+    c->tries = 0;
+    (void)snprintf(c->after, sizeof c->after, "%s", ids[n - 1]);
+    compare_next(c);
+}
+
+void lifecycle_driver_up(struct lifecycle *l)
+{
+    struct compare *c = calloc(1, sizeof(*c));
+    struct sandbox *sb = l->first;
+
+    l->generation++;
+    while (sb) {
+        struct sandbox *next = sb->next;
+
+        /* Only what the driver must know by now: later ones may miss the list rightly. */
+        if (sb->state == SANDBOX_RUNNING)
+            sb->generation = l->generation;
+        lifecycle_fire(sb, EV_RETRY, &no_change);
+        sb = next;
+    }
+    if (!c) {
+        log_error("no memory to compare with the driver", NULL);
+        return;
+    }
+    c->l = l;
+    c->generation = l->generation;
+    compare_next(c);
+}
+
+/* Rows that are not running wait in the table until all are read: ending them writes, and the
+ * database is still being read here. */
+static void load_row(void *user, const struct store_sandbox *row)
+{
+    struct lifecycle *l = user;
+    struct abx_err err = { 0 };
+    struct sandbox *sb = sandbox_new(l, &err);
+
+    if (!sb || sandbox_from_row(sb, row, &err) < 0 || table_add(l, sb, &err) < 0) {
+        log_err("row is skipped", &err);
+        if (sb)
+            sandbox_free_later(sb);
+        return;
+    }
+    sb->state = SANDBOX_WRITING;
+    sb->wants_kill = strcmp(row->state, "creating") != 0;
+    if (strcmp(row->state, "running") == 0)
+        sb->state = SANDBOX_RUNNING;
+}
+
+int lifecycle_load(struct lifecycle *l, struct abx_err *err)
+{
+    struct store_answer forget = { 0, NULL };
+    int r = store_sandbox_load(l->opts.store, load_row, l, err);
+    int64_t now = time_wall_ms();
+
+    for (struct sandbox *sb = l->first; sb && r == 0; sb = sb->next) {
+        if (sb->state == SANDBOX_RUNNING) {
+            sb->wants_kill = false;
+            (void)uv_timer_start(&sb->timer, lifecycle_on_timer,
+                                 (uint64_t)MAX(sb->end_ms - now, INT64_C(0)), 0);
+        } else {
+            /* creating: nobody was told of it, a repeated request starts afresh. killing: someone
+             * was promised its end. */
+            lifecycle_enter_killing(sb, "restart", sb->wants_kill ? NULL : &forget);
+        }
+    }
+    return r;
+}

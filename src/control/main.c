@@ -1,0 +1,425 @@
+/* main.c - abx-control: options, privileges, sockets, the loop.
+ *
+ * Started by the supervisor with listening sockets (--http-fd, --table-fd, --admin-fd), or by the CLI
+ * with --admin for one operation on the database while the service does not run. Crash-only: SIGTERM
+ * finishes what is queued, anything else may happen at any moment.
+ */
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "control/admin.h"
+#include "control/api.h"
+#include "control/sandboxing.h"
+#include "control/table.h"
+#include "net/ipc.h"
+
+#define LOCK_WAIT_MS 5000 /* a predecessor that was killed may still be dying */
+
+struct options {
+    const char *data_dir, *engine_sock, *domain, *origin, *instance;
+    uint64_t http_fd, table_fd, admin_fd, uid, gid, gateway_uid;
+    bool has_http, has_table, has_admin_fd, has_uid, has_gid, has_gateway, is_admin, no_seccomp;
+    uint64_t max_timeout_s, cpu, memory, disk, max_cpu, max_memory, max_disk, max_sandboxes;
+};
+
+struct service {
+    struct control control;
+    uv_loop_t loop;
+    uv_signal_t term;
+    struct http_server *http;
+    struct ipc_listener *admin;
+    char dir[4096];
+    char engine_sock[4096];
+    int lock_fd;
+};
+
+enum {
+    OPT_FIRST_ = 256,
+    OPT_DATA_DIR,
+    OPT_HTTP,
+    OPT_TABLE,
+    OPT_ADMIN_FD,
+    OPT_ENGINE,
+    OPT_UID,
+    OPT_GID,
+    OPT_GATEWAY,
+    OPT_DOMAIN,
+    OPT_ORIGIN,
+    OPT_INSTANCE,
+    OPT_MAX_TIMEOUT,
+    OPT_CPU,
+    OPT_MEMORY,
+    OPT_DISK,
+    OPT_MAX_CPU,
+    OPT_MAX_MEMORY,
+    OPT_MAX_DISK,
+    OPT_MAX_SANDBOXES,
+    OPT_ADMIN,
+    OPT_NO_SECCOMP,
+    OPT_HELP
+};
+
+static const struct option longopts[] = {
+    { "data-dir", required_argument, NULL, OPT_DATA_DIR },
+    { "http-fd", required_argument, NULL, OPT_HTTP },
+    { "table-fd", required_argument, NULL, OPT_TABLE },
+    { "admin-fd", required_argument, NULL, OPT_ADMIN_FD },
+    { "engine-sock", required_argument, NULL, OPT_ENGINE },
+    { "uid", required_argument, NULL, OPT_UID },
+    { "gid", required_argument, NULL, OPT_GID },
+    { "gateway-uid", required_argument, NULL, OPT_GATEWAY },
+    { "domain", required_argument, NULL, OPT_DOMAIN },
+    { "listen-origin", required_argument, NULL, OPT_ORIGIN },
+    { "instance", required_argument, NULL, OPT_INSTANCE },
+    { "max-timeout", required_argument, NULL, OPT_MAX_TIMEOUT },
+    { "sandbox-cpu", required_argument, NULL, OPT_CPU },
+    { "sandbox-memory", required_argument, NULL, OPT_MEMORY },
+    { "sandbox-disk", required_argument, NULL, OPT_DISK },
+    { "max-cpu", required_argument, NULL, OPT_MAX_CPU },
+    { "max-memory", required_argument, NULL, OPT_MAX_MEMORY },
+    { "max-disk", required_argument, NULL, OPT_MAX_DISK },
+    { "max-sandboxes", required_argument, NULL, OPT_MAX_SANDBOXES },
+    { "admin", no_argument, NULL, OPT_ADMIN },
+    { "no-seccomp", no_argument, NULL, OPT_NO_SECCOMP },
+    { "help", no_argument, NULL, OPT_HELP },
+    { 0 },
+};
+
+static const char help[] =
+    "usage: abx-control --data-dir DIR --http-fd N --table-fd N --admin-fd N --engine-sock PATH\n"
+    "                   --instance ID --listen-origin URL [OPTION...]\n"
+    "       abx-control --data-dir DIR --admin < request.json\n"
+    "\n"
+    "The control plane's process; started by `abx serve`.\n"
+    "\n"
+    "  --uid N, --gid N         become this user (from root)\n"
+    "  --gateway-uid N          who may connect to --table-fd, besides root and itself\n"
+    "  --domain NAME            of the sandboxes' host names (localhost:PORT)\n"
+    "  --max-timeout SECONDS    longest life that can be asked for (86400)\n"
+    "  --sandbox-cpu N, --sandbox-memory MB, --sandbox-disk MB   sizes by default (2, 1024, "
+    "10240)\n"
+    "  --max-cpu N, --max-memory MB, --max-disk MB   most that can be asked for (8, 8192, 51200)\n"
+    "  --max-sandboxes N        at the same time per team (no limit)\n"
+    "  --admin                  run one operation of the admin socket on the database\n"
+    "  --no-seccomp             no system call filter (for sanitizers)\n";
+
+static int parse_number(const char *text, uint64_t max, uint64_t *ret, struct abx_err *err)
+{
+    if (!str_parse_u64(slice_str(text), max, ret))
+        return err_set(err, ABX_INVALID_ARGUMENT, "'%s' is not a number up to %llu", text,
+                       (unsigned long long)max);
+    return 0;
+}
+
+static int parse_option(struct options *o, int c, struct abx_err *err)
+{
+    switch (c) {
+    case OPT_DATA_DIR:
+        o->data_dir = optarg;
+        return 0;
+    case OPT_HTTP:
+        o->has_http = true;
+        return parse_number(optarg, INT32_MAX, &o->http_fd, err);
+    case OPT_TABLE:
+        o->has_table = true;
+        return parse_number(optarg, INT32_MAX, &o->table_fd, err);
+    case OPT_ADMIN_FD:
+        o->has_admin_fd = true;
+        return parse_number(optarg, INT32_MAX, &o->admin_fd, err);
+    case OPT_ENGINE:
+        o->engine_sock = optarg;
+        return 0;
+    case OPT_UID:
+        o->has_uid = true;
+        return parse_number(optarg, UINT32_MAX - 1, &o->uid, err);
+    case OPT_GID:
+        o->has_gid = true;
+        return parse_number(optarg, UINT32_MAX - 1, &o->gid, err);
+    case OPT_GATEWAY:
+        o->has_gateway = true;
+        return parse_number(optarg, UINT32_MAX - 1, &o->gateway_uid, err);
+    case OPT_DOMAIN:
+        o->domain = optarg;
+        return 0;
+    case OPT_ORIGIN:
+        o->origin = optarg;
+        return 0;
+    case OPT_INSTANCE:
+        o->instance = optarg;
+        return 0;
+    case OPT_MAX_TIMEOUT:
+        return parse_number(optarg, 10 * 366 * 86400ull, &o->max_timeout_s, err);
+    case OPT_CPU:
+        return parse_number(optarg, 4096, &o->cpu, err);
+    case OPT_MEMORY:
+        return parse_number(optarg, INT32_MAX, &o->memory, err);
+    case OPT_DISK:
+        return parse_number(optarg, INT32_MAX, &o->disk, err);
+    case OPT_MAX_CPU:
+        return parse_number(optarg, 4096, &o->max_cpu, err);
+    case OPT_MAX_MEMORY:
+        return parse_number(optarg, INT32_MAX, &o->max_memory, err);
+    case OPT_MAX_DISK:
+        return parse_number(optarg, INT32_MAX, &o->max_disk, err);
+    case OPT_MAX_SANDBOXES:
+        return parse_number(optarg, INT32_MAX, &o->max_sandboxes, err);
+    case OPT_ADMIN:
+        o->is_admin = true;
+        return 0;
+    case OPT_NO_SECCOMP:
+        o->no_seccomp = true;
+        return 0;
+    default:
+        return err_set(err, ABX_INVALID_ARGUMENT, "see --help");
+    }
+}
+
+static int parse_options(int argc, char **argv, struct options *o, struct abx_err *err)
+{
+    int c, r;
+
+    while ((c = getopt_long(argc, argv, "", longopts, NULL)) != -1) {
+        if (c == OPT_HELP) {
+            (void)fputs(help, stdout);
+            exit(0);
+        }
+        r = parse_option(o, c, err);
+        if (r < 0)
+            return r;
+    }
+    if (optind < argc)
+        return err_set(err, ABX_INVALID_ARGUMENT, "takes no argument '%s'", argv[optind]);
+    if (!o->data_dir)
+        return err_set(err, ABX_INVALID_ARGUMENT, "needs --data-dir");
+    if (!o->is_admin && (!o->has_http || !o->has_table || !o->has_admin_fd || !o->engine_sock ||
+                         !o->origin || !o->instance))
+        return err_set(
+            err, ABX_INVALID_ARGUMENT,
+            "needs --http-fd, --table-fd, --admin-fd, --engine-sock, --listen-origin and "
+            "--instance");
+    return 0;
+}
+
+/* --- folder and privileges ---------------------------------------------------------------------- */
+
+/* <data-dir>/control, made when it is missing; its owner is who we become when not told. */
+static int open_folder(struct service *s, struct options *o, struct abx_err *err)
+{
+    struct stat st;
+
+    if (!path_join(s->dir, sizeof s->dir, o->data_dir, "control"))
+        return err_set(err, ABX_INVALID_ARGUMENT, "--data-dir is too long");
+    if (mkdir(s->dir, 0700) == 0) {
+        if (o->has_uid && geteuid() == 0 &&
+            chown(s->dir, (uid_t)o->uid, (gid_t)(o->has_gid ? o->gid : o->uid)) < 0)
+            return err_sys(err, errno, "owner of '%s'", s->dir);
+    } else if (errno != EEXIST) {
+        return err_sys(err, errno, "mkdir '%s'", s->dir);
+    }
+    if (lstat(s->dir, &st) < 0)
+        return err_sys(err, errno, "stat '%s'", s->dir);
+    if (!S_ISDIR(st.st_mode))
+        return err_set(err, ABX_FAILED_PRECONDITION, "'%s' is not a folder", s->dir);
+    if (!o->has_uid)
+        o->uid = st.st_uid;
+    if (!o->has_gid)
+        o->gid = o->has_uid ? o->uid : st.st_gid;
+    return 0;
+}
+
+/* One process per database. */
+static int lock_folder(struct service *s, bool is_admin, struct abx_err *err)
+{
+    char path[4200];
+    int64_t deadline = time_mono_ns() + (is_admin ? 0 : LOCK_WAIT_MS * NSEC_PER_MSEC);
+
+    (void)snprintf(path, sizeof path, "%s/lock", s->dir);
+    s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (s->lock_fd < 0)
+        return err_sys(err, errno, "open '%s'", path);
+    while (flock(s->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+        const struct timespec pause = { .tv_nsec = 10 * NSEC_PER_MSEC };
+
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return err_sys(err, errno, "lock '%s'", path);
+        if (time_mono_ns() >= deadline)
+            return err_set(err, ABX_FAILED_PRECONDITION,
+                           "another abx-control holds '%s': the service runs", path);
+        (void)nanosleep(&pause, NULL);
+    }
+    return 0;
+}
+
+/* Inside the root folder, the folder is "/" and the engine's socket lies below it. */
+static int drop(struct service *s, const struct options *o, struct abx_err *err)
+{
+    size_t n = strlen(s->dir);
+    const char *sock = o->engine_sock ? o->engine_sock : "";
+    bool is_below = strncmp(sock, s->dir, n) == 0 && sock[n] == '/';
+    bool is_chroot = geteuid() == 0 && o->uid != 0 && (is_below || o->is_admin);
+    char root[4096];
+
+    memcpy(root, s->dir, sizeof root);
+    (void)snprintf(s->engine_sock, sizeof s->engine_sock, "%s", is_chroot ? sock + n : sock);
+    if (is_chroot)
+        (void)snprintf(s->dir, sizeof s->dir, "/");
+    return privileges_drop(root, is_chroot, (uid_t)o->uid, (gid_t)o->gid, err);
+}
+
+/* --- one operation ------------------------------------------------------------------------------ */
+
+struct one_op {
+    int status; /* -1 = not done */
+};
+
+static void on_reply(void *user, json_t *reply)
+{
+    struct one_op *op = user;
+
+    op->status = reply && json_dumpf(reply, stdout, JSON_COMPACT) == 0 && fflush(stdout) == 0 &&
+                         !json_object_get(reply, "error")
+                     ? 0
+                     : 1;
+}
+
+static int run_one(struct service *s, struct abx_err *err)
+{
+    _cleanup_(buf_done) struct buf in = BUF_INIT(65536);
+    struct one_op op = { -1 };
+    json_t *request;
+    ssize_t n;
+    uint8_t *to = buf_reserve(&in, 65536, NULL);
+
+    if (!to)
+        return err_oom(err);
+    n = fd_read_all(STDIN_FILENO, to, 65536);
+    if (n < 0)
+        return err_sys(err, errno, "read the request");
+    request = json_loadb((const char *)to, (size_t)n, JSON_REJECT_DUPLICATES, NULL);
+    if (!json_is_object(request)) {
+        json_decref(request);
+        return err_set(err, ABX_INVALID_ARGUMENT, "standard input is not a JSON object");
+    }
+    admin_run(&s->control, request, on_reply, &op);
+    while (op.status < 0)
+        (void)uv_run(&s->loop, UV_RUN_ONCE);
+    json_decref(request);
+    return op.status;
+}
+
+/* --- service ------------------------------------------------------------------------------------ */
+
+static void on_term(uv_signal_t *h, int signo)
+{
+    struct service *s = container_of(h, struct service, term);
+
+    (void)signo;
+    log_info("stopping", NULL);
+    http_server_stop(s->http);
+    uv_stop(&s->loop);
+}
+
+static int serve(struct service *s, const struct options *o, struct abx_err *err)
+{
+    uid_t own = geteuid();
+    uid_t uids[3] = { 0, own, o->has_gateway ? (uid_t)o->gateway_uid : own };
+    struct http_server_opts opts = {
+        .loop = &s->loop,
+        .listen_fd = (int)o->http_fd,
+        .on_request = api_on_request,
+        .user = &s->control,
+    };
+    int r = http_server_new(&opts, &s->http, err);
+
+    if (r == 0)
+        r = table_listen(s->control.table, (int)o->table_fd, uids, ARRAY_SIZE(uids), err);
+    if (r == 0)
+        r = admin_listen(&s->control, (int)o->admin_fd, uids, 2, &s->admin, err);
+    if (r == 0 && !o->no_seccomp)
+        r = seccomp_load_filter(err);
+    if (r < 0)
+        return r;
+    (void)uv_signal_init(&s->loop, &s->term);
+    (void)uv_signal_start(&s->term, on_term, SIGTERM);
+    log_info("control is up", "instance", o->instance, "domain", s->control.domain, NULL);
+    (void)uv_run(&s->loop, UV_RUN_DEFAULT);
+    http_server_free(s->http);
+    ipc_listener_free(s->admin);
+    return 0;
+}
+
+static void take_options(struct control *c, const struct options *o)
+{
+    c->opts = (struct control_opts){
+        .domain = o->domain,
+        .origin = o->origin ? o->origin : "http://localhost",
+        .instance = o->instance ? o->instance : "",
+        .limits = {
+            .max_timeout_s = (int64_t)o->max_timeout_s,
+            .cpu_count = (uint32_t)o->cpu,
+            .memory_mb = (uint32_t)o->memory,
+            .disk_mb = (uint32_t)o->disk,
+            .max_cpu_count = (uint32_t)MAX(o->max_cpu, o->cpu),
+            .max_memory_mb = (uint32_t)MAX(o->max_memory, o->memory),
+            .max_disk_mb = (uint32_t)MAX(o->max_disk, o->disk),
+        },
+        .max_sandboxes = (size_t)o->max_sandboxes,
+    };
+}
+
+static int run(struct service *s, struct options *o, struct abx_err *err)
+{
+    int r = open_folder(s, o, err);
+
+    if (r == 0)
+        r = drop(s, o, err);
+    if (r == 0)
+        r = lock_folder(s, o->is_admin, err);
+    if (r < 0)
+        return r;
+    (void)umask(0077);
+    take_options(&s->control, o);
+    s->control.loop = &s->loop;
+    r = control_open(&s->control, s->dir, o->is_admin ? NULL : s->engine_sock, err);
+    if (r == 0)
+        r = o->is_admin ? run_one(s, err) : serve(s, o, err);
+    return r;
+}
+
+int main(int argc, char **argv)
+{
+    static struct service s = { .lock_fd = -EBADF };
+    struct options o = {
+        .max_timeout_s = 86400,
+        .cpu = 2,
+        .memory = 1024,
+        .disk = 10240,
+        .max_cpu = 8,
+        .max_memory = 8192,
+        .max_disk = 51200,
+    };
+    struct abx_err err = { 0 };
+    int r;
+
+    log_init("control");
+    (void)uv_loop_init(&s.loop);
+    r = parse_options(argc, argv, &o, &err);
+    if (r == 0)
+        r = run(&s, &o, &err);
+    if (r < 0) {
+        (void)fprintf(stderr, "abx-control: %s\n", err.msg);
+        return err_exit_status(&err);
+    }
+    control_close(&s.control);
+    return r;
+}

@@ -1,0 +1,303 @@
+/* sandbox_table.c - objects of sandboxes: making, finding, walking, freeing. See lifecycle.h. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "control/lifecycle_internal.h"
+
+#define BUCKETS_FIRST 1024u
+
+static uint64_t hash(const char *id)
+{
+    uint64_t h = UINT64_C(14695981039346656037);
+
+    for (; *id; id++)
+        h = (h ^ (uint8_t)*id) * UINT64_C(1099511628211);
+    return h ^ h >> 32;
+}
+
+int table_init(struct lifecycle *l, struct abx_err *err)
+{
+    l->n_buckets = BUCKETS_FIRST;
+    l->buckets = calloc(l->n_buckets, sizeof(*l->buckets));
+    return l->buckets ? 0 : err_oom(err);
+}
+
+void table_done(struct lifecycle *l)
+{
+    free(l->buckets);
+}
+
+static struct sandbox **bucket(const struct lifecycle *l, const char *id)
+{
+    return &l->buckets[hash(id) & (l->n_buckets - 1)];
+}
+
+/* Doubles the buckets; when there is no memory for it, chains just get longer. */
+static void grow(struct lifecycle *l)
+{
+    struct sandbox **old = l->buckets, **more = calloc(l->n_buckets * 2, sizeof(*more));
+
+    if (!more)
+        return;
+    l->buckets = more;
+    l->n_buckets *= 2;
+    for (struct sandbox *sb = l->first; sb; sb = sb->next) {
+        struct sandbox **b = bucket(l, sb->id);
+
+        sb->hash_next = *b;
+        *b = sb;
+    }
+    free(old);
+}
+
+struct sandbox *lifecycle_find(const struct lifecycle *l, const char *id)
+{
+    for (struct sandbox *sb = *bucket(l, id); sb; sb = sb->hash_next)
+        if (strcmp(sb->id, id) == 0)
+            return sb;
+    return NULL;
+}
+
+int table_add(struct lifecycle *l, struct sandbox *sb, struct abx_err *err)
+{
+    struct sandbox **b;
+
+    if (lifecycle_find(l, sb->id))
+        return err_set(err, ABX_ALREADY_EXISTS, "sandbox '%s' exists", sb->id);
+    b = bucket(l, sb->id);
+    sb->hash_next = *b;
+    *b = sb;
+    sb->number = ++l->last_number;
+    sb->prev = l->last;
+    sb->next = NULL;
+    if (l->last)
+        l->last->next = sb;
+    else
+        l->first = sb;
+    l->last = sb;
+    if (++l->count > l->n_buckets)
+        grow(l);
+    return 0;
+}
+
+void table_remove(struct lifecycle *l, struct sandbox *sb)
+{
+    struct sandbox **at = bucket(l, sb->id);
+
+    while (*at != sb)
+        at = &(*at)->hash_next;
+    *at = sb->hash_next;
+    if (sb->prev)
+        sb->prev->next = sb->next;
+    else
+        l->first = sb->next;
+    if (sb->next)
+        sb->next->prev = sb->prev;
+    else
+        l->last = sb->prev;
+    l->count--;
+}
+
+struct sandbox *lifecycle_next(const struct lifecycle *l, const struct sandbox *sb)
+{
+    return sb ? sb->next : l->first;
+}
+
+struct sandbox *lifecycle_after(const struct lifecycle *l, uint64_t number)
+{
+    struct sandbox *sb = l->first;
+
+    while (sb && sb->number <= number)
+        sb = sb->next;
+    return sb;
+}
+
+size_t lifecycle_count(const struct lifecycle *l)
+{
+    return l->count;
+}
+
+bool sandbox_is_visible(const struct sandbox *sb)
+{
+    return sb->state == SANDBOX_RUNNING;
+}
+
+size_t lifecycle_count_active(const struct lifecycle *l, const char *team)
+{
+    size_t n = 0;
+
+    for (const struct sandbox *sb = l->first; sb; sb = sb->next)
+        if (sb->state <= SANDBOX_RUNNING && strcmp(sb->team, team) == 0)
+            n++;
+    return n;
+}
+
+/* --- objects ----------------------------------------------------------------------------------- */
+
+struct sandbox *sandbox_new(struct lifecycle *l, struct abx_err *err)
+{
+    struct sandbox *sb = calloc(1, sizeof(*sb));
+
+    if (!sb) {
+        (void)err_oom(err);
+        return NULL;
+    }
+    sb->lifecycle = l;
+    (void)uv_timer_init(l->opts.loop, &sb->timer);
+    return sb;
+}
+
+static void on_timer_closed(uv_handle_t *h)
+{
+    struct sandbox *sb = container_of((uv_timer_t *)(void *)h, struct sandbox, timer);
+
+    sandbox_forget_envs(sb);
+    free(sb->config_text);
+    free(sb->answer);
+    free(sb->data);
+    json_decref(sb->config);
+    free(sb);
+}
+
+void sandbox_free_later(struct sandbox *sb)
+{
+    uv_close((uv_handle_t *)&sb->timer, on_timer_closed);
+}
+
+int sandbox_set_config(struct sandbox *sb, json_t *config, struct abx_err *err)
+{
+    sb->config_text = json_dumps(config, JSON_COMPACT);
+    if (!sb->config_text)
+        return err_oom(err);
+    sb->config = json_incref(config);
+    sb->is_traffic_private =
+        json_is_false(json_object_get(json_object_get(config, "network"), "allowPublicTraffic"));
+    return 0;
+}
+
+void sandbox_forget_envs(struct sandbox *sb)
+{
+    if (sb->env_text)
+        explicit_bzero(sb->env_text, sb->env_size);
+    free(sb->env_text);
+    free(sb->envs);
+    sb->env_text = NULL;
+    sb->envs = NULL;
+    sb->n_envs = 0;
+}
+
+/* Copies with the NUL; returns what lies behind it. */
+static char *put(char *to, const char *from)
+{
+    size_t n = strlen(from) + 1;
+
+    memcpy(to, from, n);
+    return to + n;
+}
+
+int sandbox_keep_envs(struct sandbox *sb, const struct driver_env *envs, size_t n,
+                      struct abx_err *err)
+{
+    size_t size = 1;
+    char *to;
+
+    for (size_t i = 0; i < n; i++)
+        size += strlen(envs[i].name) + strlen(envs[i].value) + 2;
+    sb->envs = calloc(n + 1, sizeof(*sb->envs));
+    sb->env_text = malloc(size);
+    if (!sb->envs || !sb->env_text)
+        return err_oom(err);
+    sb->env_size = size;
+    to = sb->env_text;
+    for (size_t i = 0; i < n; i++) {
+        sb->envs[i].name = to;
+        to = put(to, envs[i].name);
+        sb->envs[i].value = to;
+        to = put(to, envs[i].value);
+    }
+    sb->n_envs = n;
+    return 0;
+}
+
+static bool copy(char *to, size_t size, const char *from)
+{
+    return snprintf(to, size, "%s", from ? from : "") < (int)size;
+}
+
+int sandbox_from_spec(struct sandbox *sb, const struct sandbox_spec *spec, struct abx_err *err)
+{
+    int r;
+
+    sandbox_id_new(sb->id);
+    if (!copy(sb->team, sizeof sb->team, spec->team) ||
+        !copy(sb->template_id, sizeof sb->template_id, spec->template_id) ||
+        !copy(sb->build_id, sizeof sb->build_id, spec->build_id) ||
+        !copy(sb->digest, sizeof sb->digest, spec->digest) ||
+        !copy(sb->alias, sizeof sb->alias, spec->alias) ||
+        !copy(sb->idempotency_key, sizeof sb->idempotency_key, spec->idempotency_key) ||
+        !copy(sb->request_id, sizeof sb->request_id, spec->request_id) ||
+        !copy(sb->origin, sizeof sb->origin, spec->origin))
+        return err_set(err, ABX_INVALID_ARGUMENT, "a name of the sandbox is too long");
+    sb->is_secure = spec->is_secure;
+    sb->created_ms = time_wall_ms();
+    sb->timeout_ms = spec->timeout_ms;
+    sb->cpu_count = spec->cpu_count;
+    sb->memory_mb = spec->memory_mb;
+    sb->disk_mb = spec->disk_mb;
+    r = sandbox_set_config(sb, spec->config, err);
+    return r < 0 ? r : sandbox_keep_envs(sb, spec->envs, spec->n_envs, err);
+}
+
+int sandbox_from_row(struct sandbox *sb, const struct store_sandbox *row, struct abx_err *err)
+{
+    json_t *config;
+    int r;
+
+    if (!copy(sb->id, sizeof sb->id, row->id) || !copy(sb->team, sizeof sb->team, row->team) ||
+        !copy(sb->template_id, sizeof sb->template_id, row->template_id) ||
+        !copy(sb->build_id, sizeof sb->build_id, row->build_id) ||
+        !copy(sb->digest, sizeof sb->digest, row->digest) ||
+        !copy(sb->alias, sizeof sb->alias, row->alias) ||
+        !copy(sb->execution_id, sizeof sb->execution_id, row->execution_id) ||
+        !copy(sb->idempotency_key, sizeof sb->idempotency_key, row->idempotency_key))
+        return err_set(err, ABX_DATA_LOSS, "the row of sandbox '%.60s' is damaged", row->id);
+    sb->is_secure = row->is_secure;
+    sb->created_ms = row->created_ms;
+    sb->started_ms = row->started_ms;
+    sb->end_ms = row->end_ms;
+    sb->cpu_count = row->cpu_count;
+    sb->memory_mb = row->memory_mb;
+    sb->disk_mb = row->disk_mb;
+    config = json_loads(row->config, 0, NULL);
+    if (!json_is_object(config)) {
+        json_decref(config);
+        return err_set(err, ABX_DATA_LOSS, "the settings of sandbox '%s' are damaged", sb->id);
+    }
+    r = sandbox_set_config(sb, config, err);
+    json_decref(config);
+    return r;
+}
+
+struct store_sandbox sandbox_row(const struct sandbox *sb, const char *state)
+{
+    return (struct store_sandbox){
+        .id = sb->id,
+        .team = sb->team,
+        .template_id = sb->template_id,
+        .build_id = sb->build_id,
+        .digest = sb->digest,
+        .alias = sb->alias,
+        .state = state,
+        .is_secure = sb->is_secure,
+        .created_ms = sb->created_ms,
+        .started_ms = sb->started_ms,
+        .end_ms = sb->end_ms,
+        .cpu_count = sb->cpu_count,
+        .memory_mb = sb->memory_mb,
+        .disk_mb = sb->disk_mb,
+        .execution_id = sb->execution_id,
+        .config = sb->config_text,
+        .idempotency_key = sb->idempotency_key,
+    };
+}

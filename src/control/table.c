@@ -1,0 +1,381 @@
+/* table.c - see table.h. */
+#include "control/table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "control/lifecycle.h"
+#include "e2b/tokens.h"
+#include "net/ipc.h"
+
+#define SYNC_CHUNK 256 /* entries per turn of the loop */
+#define SYNC_RETRY_MS 5
+
+struct gateway {
+    struct gateway *next;
+    struct table *table;
+    struct ipc_conn *conn; /* NULL once it is closed */
+    uv_timer_t timer;      /* the next part of the first copy */
+    uint64_t sent;         /* number of the last sandbox of the first copy */
+    bool is_synced;
+    bool has_greeted;
+};
+
+/* One removal; freed with its last answer. */
+struct drop {
+    struct table *table;
+    unsigned n_waiting;
+    char id[SANDBOX_ID_SIZE];
+};
+
+/* A removal at one gateway. */
+struct drop_one {
+    struct drop *drop;
+    struct ipc_conn *conn; /* to be disconnected when it does not answer */
+};
+
+struct table {
+    struct ipc_listener *listener;
+    struct lifecycle *lifecycle;
+    const uint8_t *seed;
+    uv_loop_t *loop;
+    struct gateway *gateways;
+    size_t n_gateways;
+    char instance[40];
+    bool is_closing;
+};
+
+static char *text(const char *s)
+{
+    return (char *)(uintptr_t)(s ? s : "");
+}
+
+/* --- entries ----------------------------------------------------------------------------------- */
+
+struct entry_text {
+    char access[TOKEN_SIZE];
+    char traffic[TOKEN_SIZE];
+};
+
+/* Fills `e`; its strings lie in `sb` and `t`. */
+static void fill_entry(const struct table *table, const struct sandbox *sb, struct entry_text *t,
+                       Abx__Ipc__Entry *e)
+{
+    static const Abx__Ipc__Entry__State states[SANDBOX_STATES_] = {
+        [SANDBOX_WRITING] = ABX__IPC__ENTRY__STATE__CREATING,
+        [SANDBOX_STARTING] = ABX__IPC__ENTRY__STATE__CREATING,
+        [SANDBOX_COMMITTING] = ABX__IPC__ENTRY__STATE__CREATING,
+        [SANDBOX_RUNNING] = ABX__IPC__ENTRY__STATE__RUNNING,
+        [SANDBOX_KILLING] = ABX__IPC__ENTRY__STATE__KILLING,
+        [SANDBOX_REMOVING] = ABX__IPC__ENTRY__STATE__KILLING,
+    };
+    const json_t *network = json_object_get(sb->config, "network");
+
+    abx__ipc__entry__init(e);
+    e->sandbox_id = text(sb->id);
+    e->state = states[sb->state];
+    e->team = text(sb->team);
+    e->auto_resume =
+        json_is_true(json_object_get(json_object_get(sb->config, "lifecycle"), "autoResume"));
+    e->mask_request_host = text(json_string_value(json_object_get(network, "maskRequestHost")));
+    if (sb->is_secure) {
+        access_token_make(table->seed, sb->id, t->access);
+        e->access_token = t->access;
+    }
+    if (sb->is_traffic_private) {
+        traffic_token_make(table->seed, sb->id, t->traffic);
+        e->traffic_token = t->traffic;
+    }
+}
+
+static int send_entry(struct gateway *g, const struct sandbox *sb, struct abx_err *err)
+{
+    Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
+    struct entry_text t;
+    Abx__Ipc__Entry e;
+
+    fill_entry(g->table, sb, &t, &e);
+    frame.body_case = ABX__IPC__FRAME__BODY_ENTRY;
+    frame.entry = &e;
+    return ipc_conn_send(g->conn, &frame, NULL, 0, err);
+}
+
+/* A gateway that cannot take what it needs gets a new connection and a fresh table. */
+static void give_up(struct gateway *g, const char *what, const struct abx_err *why)
+{
+    log_warn("gateway is disconnected", "at", what, "error", why->msg, NULL);
+    if (g->conn)
+        ipc_conn_close(g->conn);
+}
+
+/* --- the first copy ---------------------------------------------------------------------------- */
+
+static void on_sync(uv_timer_t *timer)
+{
+    struct gateway *g = container_of(timer, struct gateway, timer);
+    Abx__Ipc__TableSynced synced = ABX__IPC__TABLE_SYNCED__INIT;
+    Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
+    struct sandbox *sb = lifecycle_after(g->table->lifecycle, g->sent);
+    struct abx_err err = { 0 };
+    int r = 0;
+
+    if (!g->conn)
+        return;
+    for (unsigned i = 0; sb && i < SYNC_CHUNK && r == 0;
+         sb = lifecycle_next(g->table->lifecycle, sb), i++) {
+        if (sandbox_is_visible(sb))
+            r = send_entry(g, sb, &err);
+        if (r == 0)
+            g->sent = sb->number;
+    }
+    if (r == 0 && !sb) {
+        frame.body_case = ABX__IPC__FRAME__BODY_TABLE_SYNCED;
+        frame.table_synced = &synced;
+        r = ipc_conn_send(g->conn, &frame, NULL, 0, &err);
+        g->is_synced = r == 0;
+    }
+    if (r < 0 && err.code != ABX_RESOURCE_EXHAUSTED)
+        give_up(g, "first copy", &err);
+    else if (!g->is_synced)
+        /* A full queue: the gateway has to read first. */
+        (void)uv_timer_start(&g->timer, on_sync, r < 0 ? SYNC_RETRY_MS : 0, 0);
+}
+
+/* --- frames of gateways ------------------------------------------------------------------------ */
+
+static void greet(struct gateway *g, uint64_t seq)
+{
+    Abx__Ipc__HelloReply hello = ABX__IPC__HELLO_REPLY__INIT;
+    Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
+    struct abx_err err = { 0 };
+
+    hello.release = text(ABX_VERSION);
+    hello.instance = g->table->instance;
+    frame.body_case = ABX__IPC__FRAME__BODY_HELLO_REPLY;
+    frame.hello_reply = &hello;
+    if (ipc_conn_reply(g->conn, seq, &frame, &err) < 0) {
+        give_up(g, "hello", &err);
+        return;
+    }
+    if (!g->has_greeted)
+        (void)uv_timer_start(&g->timer, on_sync, 0, 0);
+    g->has_greeted = true;
+}
+
+static void look_up(struct gateway *g, uint64_t seq, const char *id)
+{
+    struct sandbox *sb = lifecycle_find(g->table->lifecycle, id);
+    Abx__Ipc__LookupReply reply = ABX__IPC__LOOKUP_REPLY__INIT;
+    Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
+    struct abx_err err = { 0 };
+    struct entry_text t;
+    Abx__Ipc__Entry e;
+
+    if (sb) {
+        fill_entry(g->table, sb, &t, &e);
+        reply.found = true;
+        reply.entry = &e;
+    }
+    frame.body_case = ABX__IPC__FRAME__BODY_LOOKUP_REPLY;
+    frame.lookup_reply = &reply;
+    if (ipc_conn_reply(g->conn, seq, &frame, &err) < 0)
+        give_up(g, "lookup", &err);
+}
+
+static void on_frame(void *user, struct ipc_conn *c, const Abx__Ipc__Frame *frame, int *fds,
+                     size_t n_fds)
+{
+    struct gateway *g = user;
+    struct abx_err err;
+
+    (void)fds;
+    (void)n_fds;
+    switch (frame->body_case) {
+    case ABX__IPC__FRAME__BODY_HELLO:
+        greet(g, frame->seq);
+        break;
+    case ABX__IPC__FRAME__BODY_LOOKUP:
+        look_up(g, frame->seq, frame->lookup->sandbox_id);
+        break;
+    default:
+        (void)err_set(&err, ABX_PERMISSION_DENIED, "not a gateway's message");
+        (void)ipc_conn_reply_error(c, frame->seq, &err, NULL);
+        break;
+    }
+}
+
+static void on_timer_closed(uv_handle_t *h)
+{
+    free(container_of((uv_timer_t *)(void *)h, struct gateway, timer));
+}
+
+/* The table goes with its last gateway. */
+static void table_unuse(struct table *t)
+{
+    if (t->is_closing && t->n_gateways == 0)
+        free(t);
+}
+
+static void on_close(void *user, struct ipc_conn *c, const struct abx_err *why)
+{
+    struct gateway *g = user, **at = &g->table->gateways;
+    struct table *t = g->table;
+
+    (void)c;
+    if (why->code != 0)
+        log_warn("gateway's connection ended", "error", why->msg, NULL);
+    while (*at != g)
+        at = &(*at)->next;
+    *at = g->next;
+    t->n_gateways--;
+    g->conn = NULL;
+    uv_close((uv_handle_t *)&g->timer, on_timer_closed);
+    table_unuse(t);
+}
+
+static void on_accept(void *user, int fd, const struct ucred *peer)
+{
+    struct table *t = user;
+    struct gateway *g = calloc(1, sizeof(*g));
+    struct ipc_handlers handlers = { on_frame, on_close, g };
+    struct abx_err err = { 0 };
+
+    (void)peer;
+    if (!g) {
+        fd_close(fd);
+        return;
+    }
+    g->table = t;
+    if (ipc_conn_new(t->loop, fd, &handlers, &g->conn, &err) < 0) {
+        log_err("gateway cannot be accepted", &err);
+        free(g);
+        return;
+    }
+    (void)uv_timer_init(t->loop, &g->timer);
+    g->next = t->gateways;
+    t->gateways = g;
+    t->n_gateways++;
+}
+
+/* --- public ------------------------------------------------------------------------------------ */
+
+int table_new(uv_loop_t *loop, const char *instance, struct lifecycle *lifecycle,
+              const uint8_t *seed, struct table **ret, struct abx_err *err)
+{
+    struct table *t = calloc(1, sizeof(*t));
+
+    if (!t)
+        return err_oom(err);
+    t->loop = loop;
+    t->lifecycle = lifecycle;
+    t->seed = seed;
+    (void)snprintf(t->instance, sizeof t->instance, "%s", instance);
+    *ret = t;
+    return 0;
+}
+
+int table_listen(struct table *t, int fd, const uid_t *uids, size_t n_uids, struct abx_err *err)
+{
+    return ipc_listener_new(t->loop, fd, uids, n_uids, on_accept, t, &t->listener, err);
+}
+
+void table_close(struct table *t)
+{
+    if (!t)
+        return;
+    t->is_closing = true;
+    if (t->listener)
+        ipc_listener_free(t->listener);
+    for (struct gateway *g = t->gateways; g; g = g->next)
+        ipc_conn_close(g->conn);
+    table_unuse(t);
+}
+
+void table_put(struct table *t, const struct sandbox *sb)
+{
+    struct abx_err err = { 0 };
+
+    for (struct gateway *g = t->gateways; g; g = g->next)
+        if (g->has_greeted && send_entry(g, sb, &err) < 0)
+            give_up(g, "entry", &err);
+}
+
+static void drop_done(struct drop *d)
+{
+    if (--d->n_waiting > 0)
+        return;
+    lifecycle_told(d->table->lifecycle, d->id);
+    free(d);
+}
+
+static void on_dropped(void *user, const struct abx_err *failure, const Abx__Ipc__Frame *reply,
+                       int *fds, size_t n_fds)
+{
+    struct drop_one *one = user;
+
+    (void)reply;
+    (void)fds;
+    (void)n_fds;
+    if (failure && failure->code == ABX_DEADLINE_EXCEEDED) {
+        log_warn("gateway does not drop a sandbox in time: disconnected", "id", one->drop->id,
+                 NULL);
+        ipc_conn_close(one->conn);
+    }
+    drop_done(one->drop);
+    free(one);
+}
+
+static bool drop_at(struct drop *d, struct gateway *g)
+{
+    Abx__Ipc__Remove remove = ABX__IPC__REMOVE__INIT;
+    Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
+    struct drop_one *one = malloc(sizeof(*one));
+    struct abx_err err = { 0 };
+
+    remove.sandbox_id = d->id;
+    frame.body_case = ABX__IPC__FRAME__BODY_REMOVE;
+    frame.remove = &remove;
+    if (one) {
+        *one = (struct drop_one){ d, g->conn };
+        if (ipc_conn_request(g->conn, &frame, TABLE_DROP_MS, on_dropped, one, &err) == 0)
+            return true;
+    } else {
+        (void)err_oom(&err);
+    }
+    give_up(g, "remove", &err);
+    free(one);
+    return false;
+}
+
+bool table_drop(struct table *t, const char *id)
+{
+    struct drop *d = NULL;
+
+    for (struct gateway *g = t->gateways; g; g = g->next) {
+        if (!d) {
+            d = calloc(1, sizeof(*d));
+            if (!d) {
+                struct abx_err err;
+
+                (void)err_oom(&err);
+                give_up(g, "remove", &err);
+                continue;
+            }
+            d->table = t;
+            (void)snprintf(d->id, sizeof d->id, "%s", id);
+        }
+        if (drop_at(d, g))
+            d->n_waiting++;
+    }
+    if (d && d->n_waiting > 0)
+        return true;
+    free(d);
+    return false;
+}
+
+size_t table_gateways(const struct table *t)
+{
+    return t->n_gateways;
+}

@@ -1,0 +1,29 @@
+/* table.h - the gateways' copy of the sandboxes: every gateway that connects gets all entries, then
+ * TableSynced, then each change; it may ask for an id that it lacks.
+ *
+ * A removal is done when every gateway has closed the sandbox's sockets and said so, has gone away,
+ * or let TABLE_DROP_MS pass: then it is disconnected, so that it starts over with a fresh table.
+ */
+#pragma once
+
+#include <uv.h>
+
+#include "control/lifecycle.h"
+
+#define TABLE_DROP_MS 2000
+
+struct table;
+
+/* `lifecycle` and `seed` are borrowed for good. */
+int table_new(uv_loop_t *loop, const char *instance, struct lifecycle *lifecycle,
+              const uint8_t *seed, struct table **ret, struct abx_err *err);
+/* Accepts gateways from the listening SEQPACKET socket `fd` (owned) with one of the uids. */
+int table_listen(struct table *t, int fd, const uid_t *uids, size_t n_uids, struct abx_err *err);
+/* Disconnects all and frees itself from the loop. NULL is fine. */
+void table_close(struct table *t);
+
+/* Sends the sandbox's entry to all. */
+void table_put(struct table *t, const struct sandbox *sb);
+/* Tells all to drop it; lifecycle_told follows. False: there is no gateway. */
+bool table_drop(struct table *t, const char *id);
+size_t table_gateways(const struct table *t);
