@@ -105,14 +105,16 @@ static enum buf_status buf_grow(struct buf *b, size_t n)
     return BUF_OK;
 }
 
+/* Room for `n` bytes behind the live ones, whatever the limit says. */
+static enum buf_status buf_room_make(struct buf *b, size_t n)
+{
+    return !b->mem || b->cap - b->off - b->len < n ? buf_grow(b, n) : BUF_OK;
+}
+
 uint8_t *buf_reserve(struct buf *b, size_t n, enum buf_status *ret_status)
 {
-    enum buf_status s = BUF_OK;
+    enum buf_status s = n > b->limit - b->len ? BUF_LIMIT : buf_room_make(b, n);
 
-    if (n > b->limit - b->len)
-        s = BUF_LIMIT;
-    else if (!b->mem || b->cap - b->off - b->len < n)
-        s = buf_grow(b, n);
     if (ret_status)
         *ret_status = s;
     return s == BUF_OK ? b->mem + b->off + b->len : NULL;
@@ -156,7 +158,6 @@ enum buf_status buf_printf(struct buf *b, const char *fmt, ...)
 {
     va_list ap;
     enum buf_status s;
-    uint8_t *to;
     int n;
 
     va_start(ap, fmt);
@@ -166,14 +167,12 @@ enum buf_status buf_printf(struct buf *b, const char *fmt, ...)
         return BUF_OOM;
     if ((size_t)n > b->limit - b->len)
         return BUF_LIMIT;
-    /* One byte more than the limit for vsnprintf's NUL, which is never live. */
-    b->limit++;
-    to = buf_reserve(b, (size_t)n + 1, &s);
-    b->limit--;
-    if (!to)
+    /* vsnprintf's NUL is never live, so the limit does not count it. */
+    s = buf_room_make(b, (size_t)n + 1);
+    if (s != BUF_OK)
         return s;
     va_start(ap, fmt);
-    (void)vsnprintf((char *)to, (size_t)n + 1, fmt, ap);
+    (void)vsnprintf((char *)b->mem + b->off + b->len, (size_t)n + 1, fmt, ap);
     va_end(ap);
     b->len += (size_t)n;
     return BUF_OK;
@@ -194,13 +193,8 @@ void buf_truncate(struct buf *b, size_t n)
 
 const char *buf_cstr(struct buf *b)
 {
-    uint8_t *to;
-
-    b->limit++;
-    to = buf_reserve(b, 1, NULL);
-    b->limit--;
-    if (!to)
+    if (buf_room_make(b, 1) != BUF_OK)
         return NULL;
-    *to = '\0';
-    return (const char *)buf_data(b);
+    b->mem[b->off + b->len] = '\0';
+    return (const char *)b->mem + b->off;
 }

@@ -60,14 +60,27 @@ static const struct code_row *row_of(int code)
     return &codes[-code - 1000];
 }
 
+/* Appends as much of `more` as fits. */
+static void text_append(char text[ABX_ERR_MSG_MAX], const char *more)
+{
+    size_t n = strlen(text), k = strnlen(more, ABX_ERR_MSG_MAX - 1 - n);
+
+    memcpy(text + n, more, k);
+    text[n + k] = '\0';
+}
+
+/* Formats aside first: an argument may be err->msg itself. */
 _printf_(3, 0) static void err_vset(struct abx_err *err, int code, const char *fmt, va_list ap)
 {
+    char text[ABX_ERR_MSG_MAX];
+
     if (!err)
         return;
+    (void)vsnprintf(text, sizeof text, fmt, ap);
     err->code = code;
     err->reason = REASON_NONE;
     err->sys = 0;
-    (void)vsnprintf(err->msg, sizeof err->msg, fmt, ap);
+    memcpy(err->msg, text, sizeof text);
 }
 
 int err_set(struct abx_err *err, int code, const char *fmt, ...)
@@ -146,7 +159,6 @@ int err_sys(struct abx_err *err, int sys, const char *fmt, ...)
 {
     va_list ap;
     int code = err_code_from_errno(sys);
-    size_t n;
 
     if (!err)
         return code;
@@ -156,8 +168,8 @@ int err_sys(struct abx_err *err, int sys, const char *fmt, ...)
     err->sys = sys;
     if (sys == ENOSPC || sys == EDQUOT)
         err->reason = REASON_DISK_FULL;
-    n = strlen(err->msg);
-    (void)snprintf(err->msg + n, sizeof err->msg - n, ": %s", strerror(sys));
+    text_append(err->msg, ": ");
+    text_append(err->msg, strerror(sys));
     return code;
 }
 
@@ -168,18 +180,17 @@ int err_oom(struct abx_err *err)
 
 int err_wrap(struct abx_err *err, int code, const char *fmt, ...)
 {
-    char old[ABX_ERR_MSG_MAX];
+    char text[ABX_ERR_MSG_MAX];
     va_list ap;
-    size_t n;
 
     if (!err)
         return code;
-    memcpy(old, err->msg, sizeof old);
     va_start(ap, fmt);
-    (void)vsnprintf(err->msg, sizeof err->msg, fmt, ap);
+    (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    n = strlen(err->msg);
-    (void)snprintf(err->msg + n, sizeof err->msg - n, ": %s", old);
+    text_append(text, ": ");
+    text_append(text, err->msg);
+    memcpy(err->msg, text, sizeof text);
     return code;
 }
 

@@ -28,7 +28,9 @@ int fd_write_all(int fd, const void *p, size_t n)
 
         if (k < 0 && errno == EINTR)
             continue;
-        if (k < 0)
+        if (k == 0)
+            errno = EIO;
+        if (k <= 0)
             return -1;
         from += k;
         n -= (size_t)k;
@@ -128,6 +130,19 @@ int file_printf(int dirfd, const char *path, struct abx_err *err, const char *fm
     return file_write_once(dirfd, path, text, (size_t)n, err);
 }
 
+/* Makes a rename in the folder of `path` last. */
+static int sync_parent(int dirfd, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    _cleanup_(freep) char *dir =
+        slash ? slice_dup(slice_of(path, (size_t)(slash - path) + 1)) : strdup(".");
+    _cleanup_(closep) int fd = dir ? openat(dirfd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+
+    if (!dir)
+        errno = ENOMEM;
+    return fd < 0 ? -1 : fsync(fd);
+}
+
 int file_replace(int dirfd, const char *path, const void *p, size_t n, mode_t mode, bool sync,
                  struct abx_err *err)
 {
@@ -152,9 +167,13 @@ int file_replace(int dirfd, const char *path, const void *p, size_t n, mode_t mo
     }
     if (r == 0 && renameat(dirfd, tmp, dirfd, path) < 0)
         r = err_sys(err, errno, "rename '%s' to '%s'", tmp, path);
-    if (r < 0)
+    if (r < 0) {
         (void)unlinkat(dirfd, tmp, 0);
-    return r;
+        return r;
+    }
+    if (sync && sync_parent(dirfd, path) < 0)
+        return err_sys(err, errno, "sync the folder of '%s'", path);
+    return 0;
 }
 
 void random_bytes(void *p, size_t n)

@@ -34,7 +34,7 @@ int file_write_once(int dirfd, const char *path, const void *p, size_t n, struct
 int file_printf(int dirfd, const char *path, struct abx_err *err, const char *fmt, ...)
     _printf_(4, 5);
 /* Creates or replaces `path` with `n` bytes: temporary file beside it, then rename. Syncs the file
- * when `sync`. `mode` applies without umask. */
+ * and its folder when `sync`. `mode` applies without umask. */
 int file_replace(int dirfd, const char *path, const void *p, size_t n, mode_t mode, bool sync,
                  struct abx_err *err);
 

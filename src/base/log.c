@@ -11,6 +11,7 @@
 #include "base/str.h"
 
 #define LINE_MAX_BYTES 8192
+#define VALUE_MAX_BYTES 1000
 
 static enum log_level max_level = LOG_INFO;
 static bool is_json;
@@ -40,38 +41,57 @@ bool log_is_on(enum log_level level)
     return level <= max_level;
 }
 
-/* A quoted string valid in both formats; bytes that are not printable ASCII or UTF-8 are escaped. */
-static void put_quoted(struct buf *b, const char *s)
+/* Is the UTF-8 sequence at s one of U+0080 to U+009F, which terminals obey? */
+static bool is_c1(const char *s)
+{
+    return (uint8_t)s[0] == 0xc2 && (uint8_t)s[1] >= 0x80 && (uint8_t)s[1] <= 0x9f;
+}
+
+/* A quoted string valid in both formats; bytes that are not printable ASCII or UTF-8 are escaped.
+ * Long ones are cut, so that one value never takes the whole line. */
+static enum buf_status put_quoted(struct buf *b, const char *s)
 {
     bool is_utf8 = utf8_is_valid(slice_str(s));
+    enum buf_status st = buf_append_byte(b, '"');
+    const char *end = s + strnlen(s, VALUE_MAX_BYTES);
+    bool is_cut = *end != '\0';
 
-    (void)buf_append_byte(b, '"');
-    for (; *s; s++) {
+    while (is_cut && is_utf8 && end > s && ((uint8_t)*end & 0xc0) == 0x80)
+        end--;
+    for (; st == BUF_OK && s < end; s++) {
         uint8_t c = (uint8_t)*s;
 
         if (c == '"' || c == '\\')
-            (void)buf_printf(b, "\\%c", c);
+            st = buf_printf(b, "\\%c", c);
+        else if (is_utf8 && is_c1(s))
+            st = buf_printf(b, "\\u%04x", (uint8_t)*++s);
         else if (c < 0x20 || c == 0x7f || (c >= 0x80 && !is_utf8))
-            (void)buf_printf(b, "\\u%04x", c);
+            st = buf_printf(b, "\\u%04x", c);
         else
-            (void)buf_append_byte(b, c);
+            st = buf_append_byte(b, c);
     }
-    (void)buf_append_byte(b, '"');
+    if (st == BUF_OK)
+        st = buf_append_str(b, is_cut ? "...\"" : "\"");
+    return st;
 }
 
+/* Appends the pair, or nothing when it does not fit with the line's end behind it. */
 static void put_pair(struct buf *b, const char *key, const char *value)
 {
-    if (is_json)
-        (void)buf_printf(b, ",\"%s\":", key);
-    else
-        (void)buf_printf(b, " %s=", key);
-    put_quoted(b, value);
+    size_t before = b->len;
+    enum buf_status st = buf_printf(b, is_json ? ",\"%s\":" : " %s=", key);
+
+    if (st == BUF_OK)
+        st = put_quoted(b, value);
+    if (st != BUF_OK || buf_room(b) < sizeof "}\n")
+        buf_truncate(b, before);
 }
 
 void log_event(enum log_level level, const char *msg, ...)
 {
     _cleanup_(buf_done) struct buf b = BUF_INIT(LINE_MAX_BYTES);
     char time[RFC3339_SIZE];
+    int saved = errno;
     const char *key;
     va_list ap;
 
@@ -92,6 +112,7 @@ void log_event(enum log_level level, const char *msg, ...)
     va_end(ap);
     (void)buf_append_str(&b, is_json ? "}\n" : "\n");
     (void)fd_write_all(STDERR_FILENO, buf_data(&b), b.len);
+    errno = saved;
 }
 
 void log_err(const char *msg, const struct abx_err *err)

@@ -1,7 +1,8 @@
 /* log.h - one line per event to stderr, key=value or JSON.
  *
  * Library code logs nothing above debug; the edge of each program logs once. Never log keys, tokens,
- * bodies or environment values. Values are quoted and control characters escaped.
+ * bodies or environment values. Values are quoted, control characters escaped, values over 1000
+ * bytes cut; pairs that do not fit into a line of 8 KiB are left out. errno is kept.
  *
  *     log_info("sandbox started", "id", id, "ms", "12", NULL);
  */

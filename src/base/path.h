@@ -13,11 +13,15 @@
 /* openat2 with RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS. fd, or -1 with errno. */
 int path_open_beneath(int dirfd, const char *path, int flags, mode_t mode);
 
-/* mkdir -p below `dirfd` for a relative path, mode 0755; existing folders are fine. */
+/* mkdir -p below `dirfd` for a relative path without "..": existing folders are fine, symlinks and
+ * everything else in the way are an error. With AT_FDCWD an absolute path is taken too: that one is
+ * the operator's, symlinks in it are followed. The umask applies to `mode`. */
 int path_mkdirs(int dirfd, const char *path, mode_t mode, struct abx_err *err);
 
-/* Removes `name` in `dirfd` with everything below it without following symlinks or crossing mounts,
- * and without recursion deeper than its own stack of directory fds. Missing is fine. */
+/* Removes `name` in `dirfd` with everything below it without following symlinks or crossing mounts
+ * (a mount in the tree is an error). Any depth is done with a few open fds and no recursion: folders
+ * that are not empty are moved up, so an interrupted removal leaves a flatter tree. The tree may be
+ * hostile, but no one may write to it meanwhile. Missing is fine. */
 int path_remove_tree(int dirfd, const char *name, struct abx_err *err);
 
 /* Joins into `to`; false when it does not fit into `size` bytes. */

@@ -300,20 +300,32 @@ bool base64_decode(struct buf *b, struct slice s)
     return true;
 }
 
+static bool percent_byte(struct slice s, size_t *i, bool plus, uint8_t *ret)
+{
+    uint8_t c = s.p[*i];
+
+    if (c == '%') {
+        if (s.n - *i < 3 || !hex_decode(slice_of(s.p + *i + 1, 2), &c, 1))
+            return false;
+        *i += 2;
+    } else if (c == '+' && plus) {
+        c = ' ';
+    }
+    *ret = c;
+    return c != 0;
+}
+
 bool percent_decode(struct buf *b, struct slice s, bool plus)
 {
-    for (size_t i = 0; i < s.n; i++) {
-        uint8_t c = s.p[i];
+    size_t before = b->len;
 
-        if (c == '%') {
-            if (s.n - i < 3 || !hex_decode(slice_of(s.p + i + 1, 2), &c, 1))
-                return false;
-            i += 2;
-        } else if (c == '+' && plus) {
-            c = ' ';
-        }
-        if (c == 0 || buf_append_byte(b, c) != BUF_OK)
+    for (size_t i = 0; i < s.n; i++) {
+        uint8_t c;
+
+        if (!percent_byte(s, &i, plus, &c) || buf_append_byte(b, c) != BUF_OK) {
+            buf_truncate(b, before);
             return false;
+        }
     }
     return true;
 }
@@ -321,6 +333,7 @@ bool percent_decode(struct buf *b, struct slice s, bool plus)
 enum buf_status percent_encode(struct buf *b, struct slice s)
 {
     static const char digits[] = "0123456789ABCDEF";
+    size_t before = b->len;
 
     for (size_t i = 0; i < s.n; i++) {
         uint8_t c = s.p[i];
@@ -329,8 +342,10 @@ enum buf_status percent_encode(struct buf *b, struct slice s)
         char esc[3] = { '%', digits[c >> 4], digits[c & 15] };
         enum buf_status st = is_plain ? buf_append_byte(b, c) : buf_append(b, esc, 3);
 
-        if (st != BUF_OK)
+        if (st != BUF_OK) {
+            buf_truncate(b, before);
             return st;
+        }
     }
     return BUF_OK;
 }

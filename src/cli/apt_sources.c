@@ -38,7 +38,10 @@ static bool is_space(uint8_t c)
  * comments inside a deb822 value. */
 static struct slice word_next(struct slice *s)
 {
-    const uint8_t *p = s->p, *end = p ? p + s->n : p;
+    if (s->n == 0)
+        return *s;
+
+    const uint8_t *p = s->p, *end = p + s->n;
     bool is_line_start = false;
 
     while (p < end && (is_space(*p) || (is_line_start && *p == '#'))) {

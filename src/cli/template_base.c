@@ -588,9 +588,8 @@ static int cache_open(const struct base_build *b, int *ret_fd, struct abx_err *e
 
     if (b->cache[0] != '/')
         return err_set(err, ABX_INVALID_ARGUMENT, "'%s' is no absolute path", b->cache);
-    _cleanup_(closep) int root = open("/", O_DIRECTORY | O_PATH | O_CLOEXEC);
     (void)snprintf(path, sizeof path, "%s/templates", b->cache);
-    int r = path_mkdirs(root, path + 1, 0755, err);
+    int r = path_mkdirs(AT_FDCWD, path, 0755, err);
     if (r < 0)
         return r;
     if (chmod(path, 0700) < 0)

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "wire/json.h"
 
 #define E2B_TEXT_SANDBOX_GONE "The sandbox was not found"
 #define E2B_TEXT_PORT_CLOSED "The sandbox is running but port is not open"
@@ -20,9 +21,6 @@
 #define E2B_TEXT_KEY_FORMAT "Invalid API key format"
 #define E2B_TEXT_KEY_UNKNOWN "Cannot get the team for the given API key"
 #define E2B_TEXT_BAD_ID "Invalid sandbox ID"
-
-/* Appends `s` as a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD. */
-enum buf_status json_string_put(struct buf *b, struct slice s);
 
 /* {"code":404,"message":"..."} */
 enum buf_status e2b_error_body(struct buf *b, int http_status, const char *message);

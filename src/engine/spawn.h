@@ -17,6 +17,9 @@ enum mount_path { MOUNT_AUTO, MOUNT_BY_FD, MOUNT_BY_STRING };
 
 struct spawner_opts {
     enum mount_path mount_path; /* AUTO probes */
+    /* Absolute paths, ended by NULL, that stay visible with the mounts below them as they are at
+     * spawner_new: the pool, templates. Layers and uppers are found below these. May be NULL. */
+    const char *const *keep_paths;
 };
 
 #define SPAWN_LAYERS_MAX 16
@@ -34,8 +37,14 @@ struct spawn_spec {
     int cgroup_fd;       /* v2 group `user` for CLONE_INTO_CGROUP of PID 1, or -EBADF */
     int cgroup_guest_fd; /* v2 group `guest` for the daemon, or -EBADF */
     int cgroup_root_fd;  /* v2 group of the sandbox, mounted as /sys/fs/cgroup, or -EBADF */
-    /* Called in the parent after clone3, before the children may go on (v1 attach, record on
-     * tmpfs); pids as the host sees them. May be NULL. A failure kills the sandbox. */
+    /* Of cgroup_open_join: files of v1 groups that PID 1 and the daemon join by themselves. They
+     * get their cgroup namespaces afterwards; what before_go attaches shows as outside of them. */
+    const int *join_user_fds;
+    size_t n_join_user;
+    const int *join_guest_fds;
+    size_t n_join_guest;
+    /* Called in the parent after clone3, before the children may go on (record on tmpfs); pids as
+     * the host sees them. May be NULL. A failure kills the sandbox. */
     int (*before_go)(void *user, pid_t init_pid, pid_t daemon_pid, int init_pidfd,
                      struct abx_err *err);
     void *user;
@@ -44,6 +53,7 @@ struct spawn_spec {
     int control_fd; /* becomes GUEST_FD_CONTROL */
 };
 
+/* Where the time went, in order; each stage ends where the next begins. */
 struct spawn_stage {
     const char *name; /* static */
     uint32_t us;
@@ -57,13 +67,16 @@ struct spawn_result {
     size_t n_stages;
 };
 
-/* Unshares the mount namespace of this process, prunes it and prepares the shared parts. */
+/* Unshares the mount namespace of this process, prunes it and prepares the shared parts; the process
+ * has to have one thread. It becomes the parent of every PID 1, so it has to reap them: by the
+ * pidfds of the results, or with SIGCHLD ignored. Its descriptors of files elsewhere stay usable. */
 int spawner_new(const struct spawner_opts *opts, struct spawner **ret, struct abx_err *err);
 void spawner_free(struct spawner *s);
 DEFINE_CLEANUP(struct spawner *, spawner_free)
 enum mount_path spawner_mount_path(const struct spawner *s);
 
-/* Starts one sandbox; returns after its exec succeeded. On failure nothing of it is left running
- * and the error names the step of the child that failed. */
+/* Starts one sandbox; returns after its exec succeeded. On failure, also when it took more than 5 s,
+ * nothing of it is left running and the error names the step of the child that failed. The upper
+ * must not be in use; /etc/hostname, hosts and resolv.conf are written where it has none yet. */
 int spawn_sandbox(struct spawner *s, const struct spawn_spec *spec, struct spawn_result *ret,
                   struct abx_err *err);
