@@ -13,7 +13,7 @@
 #include "engine/probe_internal.h"
 
 #define GIB ((uint64_t)1 << 30)
-#define MEMORY_MIN (2 * GIB)
+#define MEMORY_MIN (GIB + GIB / 2)
 #define PIDS_MIN 16384u
 #define NOFILE_MIN 16384u
 #define WAIT_MS 1000
@@ -163,8 +163,8 @@ void probe_pids(const struct probe_env *env, struct probe_check *ret)
 
     if (total < PIDS_MIN)
         probe_set(ret, PROBE_DEGRADED, "few processes for all sandboxes together",
-                  "sysctl -w kernel.pid_max=4194304", "%u, %u of them for sandboxes", total,
-                  cgroup_pids_cap(total));
+                  "sysctl -w kernel.pid_max=4194304 kernel.threads-max=200000",
+                  "%u, %u of them for sandboxes", total, cgroup_pids_cap(total));
     else
         probe_set(ret, PROBE_OK, "", "", "%u, %u of them for sandboxes", total,
                   cgroup_pids_cap(total));

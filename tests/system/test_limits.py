@@ -54,9 +54,9 @@ class ToolError(Exception):
 
 
 class Tool:
-    def __init__(self, *args):
+    def __init__(self, *args, prefix=()):
         self.args = args
-        self.process = subprocess.Popen([TOOL, *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([*prefix, TOOL, *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._answer()
 
     def _answer(self):
@@ -436,8 +436,9 @@ def test_the_limit_holds_through_an_overlay(overlay):
     assert 36 * MIB < n <= 41 * MIB
 
 
+@pytest.mark.slow
 def test_many_small_files_count_too(overlay, disk):
-    disk("upper-limit", "a", 8 * 1024)
+    disk("upper-limit", "a", 3 * 1024)
     with pytest.raises(OSError) as e:
         for i in range(200000):
             (overlay / f"f{i}").write_bytes(b"x" * 100)
@@ -598,6 +599,67 @@ def test_a_btrfs_data_dir_is_the_pool_itself(instance, data):
     tool.close()
 
 
+def has_xfs_quota(folder):
+    """Can this kernel mount xfs with project quotas? Also leaves that file system mounted on folder/host."""
+    image, mount = folder / "xfs.img", folder / "host"
+    mount.mkdir()
+    with open(image, "wb") as f:
+        f.truncate(400 * MIB)
+    subprocess.run(["mkfs.xfs", "-q", "-m", "reflink=1", image], check=True)
+    return subprocess.run(["mount", "-o", "loop,prjquota", image, mount], stderr=subprocess.DEVNULL).returncode == 0
+
+
+def check_limit(tool, pool):
+    tool("upper", "a", 40 * 1024)
+    tool("upper", "b", 40 * 1024)
+    n, error = write_until_full(pool / "uppers/a/u/x")
+    assert error in (28, 122) and 36 * MIB < n <= 41 * MIB
+    assert write_until_full(pool / "uppers/b/u/x", 20 * MIB) == (20 * MIB, 0)
+    sync(pool)
+    assert abs(int(tool("upper-usage", "b")) - 20 * MIB) < MIB
+    tool("upper-limit", "a", 60 * 1024)
+    n, error = write_until_full(pool / "uppers/a/u/y")
+    assert error in (28, 122) and 16 * MIB < n <= 21 * MIB
+    tool("trash", "a")
+    tool("empty")
+    assert tool("uppers") == "b"
+
+
+def test_an_xfs_data_dir_with_project_quotas_is_the_pool_itself(instance, data):
+    if not has_xfs_quota(data):
+        pytest.skip("no project quotas for xfs in this kernel")
+    tool = Tool(instance)
+    assert tool("pool", data / "host/d", 1024) == f"xfs {data}/host/d/pool"
+    check_limit(tool, data / "host/d/pool")
+    tool("remove-tree")
+    tool.close()
+
+
+WITHOUT_BTRFS = ("unshare", "-m", "sh", "-c", 'mount --bind /dev/null "$(realpath /usr/sbin/mkfs.btrfs)" && exec "$0" "$@"')
+
+
+def test_without_btrfs_the_image_is_xfs_or_the_pool_a_folder(instance, data):
+    (data / "try").mkdir()
+    quota = has_xfs_quota(data / "try")
+    tool = Tool(instance, prefix=WITHOUT_BTRFS)
+    kind, path, *why = tool("pool", data / "d", 1024).split(" ", 2)
+    if quota:
+        assert (kind, why) == ("xfs-image", [])
+        pool = Path(f"/proc/{tool.process.pid}/root{path}")  # mounted there only
+        check_limit(tool, pool)
+        tool("pool", data / "d", 1500)
+        st = os.statvfs(pool)
+        assert st.f_blocks * st.f_frsize > 1300 * MIB
+        assert tool("uppers") == "b"
+        tool("unmount")
+    else:
+        assert kind == "plain"
+        assert "xfs" in why[0]
+        assert not (data / "d/pool/disk.img").exists()
+    tool("remove-tree")
+    tool.close()
+
+
 def test_two_pools_side_by_side(disk, instance, data):
     other = Tool(instance + "b")
     path = Path(other("pool", data / "e", 1024).split(" ")[1])
@@ -671,8 +733,8 @@ def test_the_probe_says_what_a_container_lacks():
     assert left_by_probes() == []
 
 
-def test_the_probe_sees_a_disk_that_cannot_be_mapped():
-    ramfs = probe("--data-dir", "/mnt/x", prefix=("unshare", "-m", "sh", "-c", 'mount -t ramfs none /mnt && exec "$0" "$@"'))
+def test_the_probe_sees_a_disk_that_cannot_be_mapped(data):
+    ramfs = probe("--data-dir", data / "x", prefix=("unshare", "-m", "sh", "-c", f'mount -t ramfs none {data} && exec "$0" "$@"'))
     assert ramfs["idmapped-mounts"]["status"] == "missing"
     assert "ramfs" in ramfs["idmapped-mounts"]["value"]
 
@@ -682,3 +744,50 @@ def test_the_probe_explains_itself_to_people():
     assert run.returncode == 1
     assert re.search(r"^missing   overlay .*\n +the data dir can't be written\n +to get it: --data-dir", run.stdout, re.M)
     assert subprocess.run([TOOL, "--probe", "--what"], capture_output=True).returncode == 2
+
+
+@pytest.fixture
+def crowded_group():
+    """A v2 group that has processes and whose controllers are free, as a container's has."""
+    top = Path("/sys/fs/cgroup")
+    controllers = top / "cgroup.controllers"
+    if not controllers.exists() or "memory" not in controllers.read_text():
+        pytest.skip("no free controllers in the v2 tree")
+    (top / "cgroup.subtree_control").write_text("+memory +cpu +pids")
+    group = top / f"ct-{uuid.uuid4().hex[:8]}"
+    group.mkdir()
+    yield group
+    (group / "cgroup.kill").write_text("1")
+    for path in [*sorted(group.glob("**/"), key=lambda p: -len(p.parts))]:
+        eventually(lambda: "populated 0" in (path / "cgroup.events").read_text())
+        path.rmdir()
+
+
+INTO_GROUP = 'echo $$ >{group}/cgroup.procs; sleep 60 </dev/null >/dev/null 2>&1 & exec {wrap}"$0" "$@"'
+NAMESPACED = "unshare -C -m sh -c 'umount /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup && exec \"$0\" \"$@\"' "
+
+
+@pytest.mark.parametrize("wrap", ["", NAMESPACED], ids=["group", "container"])
+def test_processes_of_the_own_group_are_moved_to_a_leaf(crowded_group, instance, wrap):
+    tool = Tool(instance, prefix=("sh", "-c", INTO_GROUP.format(group=crowded_group, wrap=wrap)))
+    assert tool("mode") == "v2 memory=1 cpu=1 pids=1"
+    assert (crowded_group / "cgroup.procs").read_text() == ""
+    inside = (crowded_group / f"abx-{instance}/host/cgroup.procs").read_text().split()
+    assert str(tool.process.pid) in inside and len(inside) >= 2
+    tool("create", "a", 0, 64, 0, UID)
+    hog = tool.python("a", "user", HOG % 200)
+    assert tool("wait", hog, 20000) == "137"
+    tool("remove", "a")
+    # Started again from the leaf: the same tree.
+    again = tool("fork", TOOL, instance)
+    assert tool("wait", again, 5000) == "0"
+    assert [p.name for p in crowded_group.iterdir() if p.is_dir()] == [f"abx-{instance}"]
+    tool.close()
+
+
+def test_the_probe_moves_no_process(crowded_group):
+    checks = probe("--data-dir", "/var/tmp/x", prefix=("sh", "-c", INTO_GROUP.format(group=crowded_group, wrap="")))
+    assert checks["cgroup-limits"]["status"] == "ok"
+    assert "will move" in checks["cgroup-limits"]["value"]
+    assert len((crowded_group / "cgroup.procs").read_text().split()) == 1
+    assert [p.name for p in crowded_group.iterdir() if p.is_dir()] == []
