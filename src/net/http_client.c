@@ -50,6 +50,8 @@ struct http_conn {
     bool is_upgrading;
     bool is_request_ended;
     bool is_broken; /* the user gave fewer or more body bytes than announced */
+    bool is_aborted;
+    bool is_failed; /* closing it must not look like a good end */
     bool is_shut;
 
     bool is_reading;
@@ -124,7 +126,7 @@ void http_conn_free(struct http_conn *c)
 {
     if (!c)
         return;
-    sock_close(&c->sock, c->state == CONN_BUSY);
+    sock_close(&c->sock, c->state == CONN_BUSY || c->is_failed);
     c->events = NULL;
 }
 
@@ -204,7 +206,7 @@ static void conn_renew(struct http_conn *c)
     c->is_idempotent = c->has_written_body = c->is_chunked = c->is_upgrading = false;
     c->is_request_ended = c->is_broken = c->is_reading = c->has_input = c->has_head = false;
     c->is_raw = c->is_keep = c->is_response_done = c->is_end_delivered = false;
-    c->wants_writable = false;
+    c->wants_writable = c->is_aborted = false;
 }
 
 int http_conn_request(struct http_conn *c, struct slice method, struct slice target,
@@ -305,6 +307,12 @@ void http_conn_read(struct http_conn *c, bool on)
         sock_kick(&c->sock);
 }
 
+void http_conn_abort(struct http_conn *c)
+{
+    c->is_aborted = true;
+    sock_kick(&c->sock);
+}
+
 /* --- the pump ---------------------------------------------------------------------------------- */
 
 /* The request's completion; afterwards `c` may have been freed or reused. */
@@ -314,6 +322,7 @@ static void conn_done(struct http_conn *c, const struct abx_err *why, bool is_re
     const struct http_conn_events *events = c->events;
 
     c->events = NULL;
+    c->is_failed = why->code != 0;
     c->state = is_reusable ? CONN_IDLE : CONN_OVER;
     if (is_reusable) {
         c->is_reused = true;
@@ -590,6 +599,11 @@ static void conn_step(struct http_conn *c)
         conn_write_failed(c);
     if (c->sock.is_closed || c->state == CONN_OVER)
         return;
+    if (c->state == CONN_BUSY && c->is_aborted) {
+        (void)err_set(&why, ABX_ABORTED, "the exchange was given up");
+        conn_fail(c, &why);
+        return;
+    }
     if (c->is_broken) {
         (void)err_set(&why, ABX_INTERNAL, "the request body has not the announced length");
         conn_fail(c, &why);

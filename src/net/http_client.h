@@ -60,6 +60,8 @@ size_t http_conn_write(struct http_conn *c, struct slice s);
 size_t http_conn_room(const struct http_conn *c);
 void http_conn_end(struct http_conn *c);
 void http_conn_read(struct http_conn *c, bool on);
+/* Gives a running exchange up: on_done with ABX_ABORTED follows from the loop. */
+void http_conn_abort(struct http_conn *c);
 /* While idle: called once when the peer closes it (may be NULL). */
 void http_conn_set_idle_close(struct http_conn *c, void (*fn)(void *user, struct http_conn *c),
                               void *user);

@@ -18,6 +18,7 @@ struct relay {
     bool is_upgrade;
     bool is_raw; /* the server agreed */
     bool is_response_sent;
+    int status;
 };
 
 static bool is_half_full(size_t room)
@@ -72,7 +73,7 @@ static void client_writable(void *user, struct http_exchange *ex)
 static void client_close(void *user, struct http_exchange *ex, const struct abx_err *why)
 {
     struct relay *r = user;
-    struct relay_result result = { .is_response_sent = r->is_response_sent };
+    struct relay_result result = { .is_response_sent = r->is_response_sent, .status = r->status };
 
     (void)ex;
     r->ex = NULL;
@@ -145,6 +146,7 @@ static void server_head(void *user, struct http_conn *c, const struct http1_head
 
     if (!r->ex || (head->status < 200 && head->status != 101))
         return;
+    r->status = head->status;
     n = response_fields(r, head, fields);
     if (head->status == 101) {
         result = http_exchange_upgrade(r->ex, fields, n, NULL);
@@ -197,6 +199,7 @@ static void server_done(void *user, struct http_conn *c, const struct abx_err *e
         .is_response_sent = r->is_response_sent,
         .is_safe_to_retry = is_safe_to_retry && !r->has_read_body,
         .is_reusable = is_reusable,
+        .status = r->status,
     };
 
     (void)c;
@@ -229,7 +232,8 @@ int relay_start(const struct relay_opts *opts, struct abx_err *err)
         return result;
     }
     http_exchange_begin(opts->ex, &client_events, r);
-    r->is_upgrade = head->is_upgrade && r->length == 0;
+    for (size_t i = 0; i < opts->n_fields && head->is_upgrade && r->length == 0; i++)
+        r->is_upgrade = r->is_upgrade || slice_ieq_str(opts->fields[i].name, "upgrade");
     if (r->length == 0 && !r->is_upgrade) {
         r->is_request_ended = true;
         http_conn_end(opts->conn);

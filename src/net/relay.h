@@ -11,13 +11,15 @@ struct relay_result {
     bool is_response_sent; /* a response head has gone to the client */
     bool is_safe_to_retry; /* nothing reached the server and no request body byte was consumed */
     bool is_reusable;      /* the connection may carry another request */
+    int status;            /* of the response, 0 = none came */
 };
 
 struct relay_opts {
     struct http_exchange *ex;
     struct http_conn *conn;           /* stays the caller's: free or pool it in on_done */
     struct slice target;              /* as sent upstream */
-    const struct http1_field *fields; /* request fields as sent upstream (already filtered) */
+    const struct http1_field *fields; /* request fields as sent upstream (already filtered); an
+                                         Upgrade among them lets the server switch protocols */
     size_t n_fields;
     /* Extra response fields (CORS, ...), may be NULL. Borrowed until on_done. */
     const struct http1_field *response_fields;

@@ -561,6 +561,25 @@ static void hop_by_hop_fields_are_refused(void **state)
     stop();
 }
 
+static void aborting_completes_the_exchange(void **state)
+{
+    char got[1024] = "";
+
+    (void)state;
+    start();
+    request("GET", 0);
+    take_server();
+    expect_part(server, got, sizeof(got), "\r\n\r\n");
+    http_conn_abort(conn);
+    assert_int_equal(seen.dones, 0);
+    RUN_UNTIL(seen.dones == 1);
+    assert_int_equal(seen.code, ABX_ABORTED);
+    assert_false(seen.is_safe);
+    http_conn_free(TAKE_PTR(conn));
+    assert_int_equal(expect_end(server, NULL, 0), ECONNRESET);
+    stop();
+}
+
 static void freeing_resets_a_running_exchange(void **state)
 {
     char got[1024] = "";
@@ -599,6 +618,7 @@ int main(void)
         T(early_answers_win_over_broken_uploads),
         T(upgraded_connections_are_raw),
         T(hop_by_hop_fields_are_refused),
+        T(aborting_completes_the_exchange),
         T(freeing_resets_a_running_exchange),
     };
 
