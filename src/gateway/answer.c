@@ -1,0 +1,97 @@
+/* answer.c - answers that the gateway gives itself (e2b.md 2.4). */
+#include "e2b/errors.h"
+#include "gateway/internal.h"
+
+#define BODY_MAX 4096u
+#define FIELDS_MAX 8
+
+static const struct http1_field cors_origin = { SLICE_LIT("Access-Control-Allow-Origin"),
+                                                SLICE_LIT("*") };
+static const struct http1_field cors_expose = {
+    SLICE_LIT("Access-Control-Expose-Headers"),
+    SLICE_LIT("X-Next-Token, X-Total-Running, Should-Retry, Retry-After, Abx-Request-Id")
+};
+
+/* What every answer carries, relayed ones too. */
+void answer_fields_set(struct request *r)
+{
+    r->answer_fields[0] = cors_origin;
+    r->answer_fields[1] = cors_expose;
+    r->answer_fields[2] =
+        (struct http1_field){ SLICE_LIT("Abx-Request-Id"), slice_str(r->request_id) };
+}
+
+void answer(struct request *r, int status, int should_retry, struct slice json)
+{
+    struct http1_field fields[FIELDS_MAX];
+    size_t n = 0;
+
+    for (size_t i = 0; i < ANSWER_FIELDS; i++)
+        fields[n++] = r->answer_fields[i];
+    if (json.n > 0)
+        fields[n++] = (struct http1_field){ SLICE_LIT("Content-Type"),
+                                            SLICE_LIT("application/json; charset=utf-8") };
+    if (should_retry >= 0)
+        fields[n++] = (struct http1_field){ SLICE_LIT("Should-Retry"),
+                                            should_retry ? SLICE_LIT("true") : SLICE_LIT("false") };
+    if (should_retry > 0 && (status == 429 || status == 503))
+        fields[n++] = (struct http1_field){ SLICE_LIT("Retry-After"), SLICE_LIT("1") };
+    r->status = status;
+    http_exchange_send(r->ex, status, fields, n, json);
+}
+
+void answer_error(struct request *r, int status, int should_retry, const char *message)
+{
+    _cleanup_(buf_done) struct buf body = BUF_INIT(BODY_MAX);
+
+    (void)e2b_error_body(&body, status, message);
+    answer(r, status, should_retry, buf_slice(&body));
+}
+
+void answer_sandbox_error(struct request *r, int status, int should_retry, const char *message)
+{
+    _cleanup_(buf_done) struct buf body = BUF_INIT(BODY_MAX);
+
+    (void)buf_append_str(&body, "{\"sandboxId\":");
+    (void)json_string_put(&body, slice_str(r->route.id));
+    (void)buf_append_str(&body, ",\"message\":");
+    (void)json_string_put(&body, slice_str(message));
+    (void)buf_printf(&body, ",\"code\":%d}", status);
+    answer(r, status, should_retry, buf_slice(&body));
+}
+
+/* Trying again is of no use. */
+void answer_gone(struct request *r)
+{
+    _cleanup_(buf_done) struct buf body = BUF_INIT(BODY_MAX);
+
+    (void)e2b_sandbox_gone_body(&body, r->route.id);
+    answer(r, 502, 0, buf_slice(&body));
+}
+
+void answer_port_closed(struct request *r, bool should_retry)
+{
+    _cleanup_(buf_done) struct buf body = BUF_INIT(BODY_MAX);
+
+    (void)e2b_port_closed_body(&body, r->route.id, r->route.port);
+    answer(r, 502, should_retry, buf_slice(&body));
+}
+
+void answer_options(struct request *r)
+{
+    static const struct slice methods = SLICE_LIT("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+    const struct http1_head *head = http_exchange_head(r->ex);
+    struct slice wanted = http1_head_value(head, "access-control-request-headers");
+    struct http1_field fields[FIELDS_MAX];
+    size_t n = 0;
+
+    for (size_t i = 0; i < ANSWER_FIELDS; i++)
+        fields[n++] = r->answer_fields[i];
+    fields[n++] = (struct http1_field){ SLICE_LIT("Access-Control-Allow-Methods"), methods };
+    /* "*" would leave Authorization out. */
+    fields[n++] = (struct http1_field){ SLICE_LIT("Access-Control-Allow-Headers"),
+                                        wanted.n > 0 ? wanted : SLICE_LIT("*") };
+    fields[n++] = (struct http1_field){ SLICE_LIT("Access-Control-Max-Age"), SLICE_LIT("7200") };
+    r->status = 204;
+    http_exchange_send(r->ex, 204, fields, n, (struct slice){ 0 });
+}

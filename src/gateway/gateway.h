@@ -1,0 +1,34 @@
+/* gateway.h - the gateway of one process: public HTTP on one side, sandboxes and control plane on the
+ * other (architecture.md 2).
+ *
+ * Lifetime: gateway_new starts serving. gateway_stop lets running requests end; gateway_close breaks
+ * what is left. After the loop has run dry gateway_free frees the memory.
+ */
+#pragma once
+
+#include <uv.h>
+
+#include "base/err.h"
+
+struct gateway;
+
+struct gateway_opts {
+    uv_loop_t *loop;
+    int listen_fd;            /* owned by the gateway from gateway_new on */
+    const char *control_path; /* HTTP/1.1 over a unix stream socket */
+    const char *table_path;   /* SEQPACKET to control */
+    const char *engine_path;  /* SEQPACKET to the engine */
+    const char *domain;       /* below which sandboxes have host names; all strings are borrowed */
+    size_t max_connections;   /* of clients; 0 = 10000 */
+    size_t max_sandbox_connections; /* into one sandbox; 0 = 2000 */
+    uint32_t wait_ms;               /* how long a request waits for a restarting role; 0 = 5000 */
+    bool has_access_log;
+};
+
+int gateway_new(const struct gateway_opts *opts, struct gateway **ret, struct abx_err *err);
+/* Accepts no more. */
+void gateway_stop(struct gateway *g);
+/* Clients that are connected. */
+size_t gateway_connections(const struct gateway *g);
+void gateway_close(struct gateway *g);
+void gateway_free(struct gateway *g);

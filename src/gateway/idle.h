@@ -1,0 +1,26 @@
+/* idle.h - keep-alive connections that carry no request at the moment.
+ *
+ * A pool belongs to one destination. The newest connection is taken first; each is closed when it
+ * has been idle for ttl_ms, when the peer closes it, or when there are more than `max`.
+ */
+#pragma once
+
+#include "gateway/wait.h"
+#include "net/http_client.h"
+
+struct idle;
+
+struct idle_pool {
+    struct idle *first;
+    size_t n, max;
+    uint32_t ttl_ms;
+    struct wait_list *waits;
+};
+
+void idle_pool_init(struct idle_pool *p, struct wait_list *waits, size_t max, uint32_t ttl_ms);
+/* Closes them all; the pool can be used again. */
+void idle_pool_clear(struct idle_pool *p);
+/* Takes over an idle connection. */
+void idle_pool_put(struct idle_pool *p, struct http_conn *conn);
+/* A connection for the caller, NULL if none. It may turn out to be stale (http_conn_request). */
+struct http_conn *idle_pool_take(struct idle_pool *p);

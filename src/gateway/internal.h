@@ -1,0 +1,106 @@
+/* internal.h - what the parts of the gateway share.
+ *
+ *     gateway.c   life of the whole, links to control (table) and engine, rows coming and going
+ *     request.c   one request from its head to its end: routing, waiting, relaying, giving up
+ *     upstream.c  connections into sandboxes: idle ones, sockets from the engine, who waits for them
+ *     answer.c    answers of the gateway's own
+ */
+#pragma once
+
+#include "gateway/fields.h"
+#include "gateway/gateway.h"
+#include "gateway/idle.h"
+#include "gateway/route.h"
+#include "gateway/table.h"
+#include "gateway/wait.h"
+#include "net/http_server.h"
+#include "net/ipc.h"
+#include "net/relay.h"
+
+struct port;
+
+enum request_state {
+    REQUEST_NEW,
+    REQUEST_WAIT,   /* for a link, the table or a row to change: in g->waiting */
+    REQUEST_ASK,    /* control has been asked about the sandbox */
+    REQUEST_SOCKET, /* the engine has been asked for sockets: in port->waiting */
+    REQUEST_PAUSE,  /* until the next try */
+    REQUEST_RELAY,
+};
+
+#define ANSWER_FIELDS 3
+
+struct request {
+    struct gateway *g;
+    struct http_exchange *ex; /* NULL once it is gone */
+    struct request *prev, *next;
+    char request_id[REQUEST_ID_SIZE];
+    struct route route;
+    enum request_state state;
+    unsigned n_refs; /* itself and the question to control that is under way */
+    struct wait wait;
+    uint64_t give_up_at; /* loop time */
+    int64_t began_ns;    /* for the log */
+    int status;
+
+    unsigned n_tries;
+    bool is_second_address; /* ::1 after 127.0.0.1 was refused */
+    bool is_broken;         /* it may have reached the sandbox: only the verdict is open */
+    bool is_doubted;        /* the table has the sandbox, engine or kernel speak against it */
+    bool has_asked;         /* control, after a connection failed */
+
+    struct row *row; /* while it is in the row's `active` */
+    struct request *row_prev, *row_next;
+    struct port *port; /* while it is in the port's `waiting` */
+    struct http_conn *conn;
+    struct http1_field answer_fields[ANSWER_FIELDS];
+};
+
+struct gateway {
+    struct gateway_opts opts;
+    struct http_server *server;
+    struct ipc_client *control, *engine;
+    struct table table;
+    struct wait_list waits;
+    struct idle_pool control_idle;
+    struct request *requests; /* all */
+    bool is_closing;
+};
+
+/* answer.c. `should_retry`: -1 = not said. All end the exchange's response. */
+void answer_fields_set(struct request *r);
+void answer(struct request *r, int status, int should_retry, struct slice json);
+void answer_error(struct request *r, int status, int should_retry, const char *message);
+/* With "sandboxId". */
+void answer_sandbox_error(struct request *r, int status, int should_retry, const char *message);
+void answer_gone(struct request *r);
+void answer_port_closed(struct request *r, bool should_retry);
+void answer_options(struct request *r);
+
+/* request.c */
+void request_begin(void *user, struct http_exchange *ex);
+void request_step(struct request *r);
+/* The engine answered; `code` 0 or its error's. */
+void request_sockets_came(struct request *r, int code);
+/* Something changed: all that are in REQUEST_WAIT look again. */
+void requests_wake(struct gateway *g);
+
+/* upstream.c */
+enum upstream { UPSTREAM_READY, UPSTREAM_LATER, UPSTREAM_NO_ENGINE, UPSTREAM_FAILED };
+/* A connection, or the request is queued for one (LATER: request_sockets_came follows). */
+enum upstream upstream_open(struct request *r, struct row *row, struct http_conn **ret);
+void upstream_put_back(struct request *r, struct row *row, struct http_conn *conn);
+/* Leaves the port's queue. */
+void upstream_leave(struct request *r);
+/* Closes idle connections and sockets; requests that wait for one are stepped. */
+void upstream_clear(struct row *row);
+
+/* gateway.c */
+bool gateway_has_control(const struct gateway *g);
+/* Out of the table; running exchanges are broken off, and the row is freed with the last one. */
+void gateway_drop_row(struct gateway *g, struct row *row);
+void gateway_enter_row(struct row *row, struct request *r);
+void gateway_leave_row(struct request *r);
+/* Asks control; `done` as in ipc.h. */
+int gateway_lookup(struct gateway *g, const char *id, const char *request_id, ipc_done_fn done,
+                   void *user);

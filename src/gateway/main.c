@@ -1,0 +1,242 @@
+/* main.c - abx-gateway: arguments, giving up rights, signals. Everything else is in the library. */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "gateway/gateway.h"
+#include "net/confine.h"
+
+#define DRAIN_MS 5000u /* what running requests get after SIGTERM */
+#define DRAIN_LOOK_MS 50u
+#define FDS_RESERVED 256u /* of the descriptors; each client may need two */
+
+static const char usage[] =
+    "usage: abx-gateway --listen-fd N --control-sock PATH --table-sock PATH --engine-sock PATH\n"
+    "  --domain NAME              sandboxes are <port>-<id>.NAME (localhost)\n"
+    "  --root DIR                 root folder; the paths above are as seen inside it\n"
+    "  --uid N --gid N            user and group to become\n"
+    "  --max-connections N        clients at once (10000, and what the descriptors allow)\n"
+    "  --max-sandbox-connections N  into one sandbox (2000)\n"
+    "  --wait-ms N                wait for a restarting role (5000)\n"
+    "  --access-log               a line for each request\n"
+    "Started by abx serve.\n";
+
+enum {
+    OPT_LISTEN_FD = 256,
+    OPT_CONTROL,
+    OPT_TABLE,
+    OPT_ENGINE,
+    OPT_DOMAIN,
+    OPT_ROOT,
+    OPT_UID,
+    OPT_GID,
+    OPT_MAX,
+    OPT_MAX_SANDBOX,
+    OPT_WAIT,
+    OPT_ACCESS_LOG,
+    OPT_HELP,
+};
+
+static const struct option options[] = {
+    { "listen-fd", required_argument, NULL, OPT_LISTEN_FD },
+    { "control-sock", required_argument, NULL, OPT_CONTROL },
+    { "table-sock", required_argument, NULL, OPT_TABLE },
+    { "engine-sock", required_argument, NULL, OPT_ENGINE },
+    { "domain", required_argument, NULL, OPT_DOMAIN },
+    { "root", required_argument, NULL, OPT_ROOT },
+    { "uid", required_argument, NULL, OPT_UID },
+    { "gid", required_argument, NULL, OPT_GID },
+    { "max-connections", required_argument, NULL, OPT_MAX },
+    { "max-sandbox-connections", required_argument, NULL, OPT_MAX_SANDBOX },
+    { "wait-ms", required_argument, NULL, OPT_WAIT },
+    { "access-log", no_argument, NULL, OPT_ACCESS_LOG },
+    { "help", no_argument, NULL, OPT_HELP },
+    { 0 },
+};
+
+struct arguments {
+    struct gateway_opts gateway;
+    struct confine_opts confine;
+};
+
+struct process {
+    uv_loop_t loop;
+    uv_signal_t term, interrupt;
+    uv_timer_t drain;
+    uint64_t drain_until;
+    struct gateway *gateway;
+};
+
+static int parse_number(const char *name, const char *text, uint64_t max, uint64_t *ret,
+                        struct abx_err *err)
+{
+    if (!str_parse_u64(slice_str(text), max, ret))
+        return err_set(err, ABX_INVALID_ARGUMENT, "--%s: '%s' is no number", name, text);
+    return 0;
+}
+
+static int parse_one(struct arguments *a, int option, const char *name, struct abx_err *err)
+{
+    uint64_t n = 0;
+    int r = 0;
+
+    switch (option) {
+    case OPT_CONTROL:
+        a->gateway.control_path = optarg;
+        return 0;
+    case OPT_TABLE:
+        a->gateway.table_path = optarg;
+        return 0;
+    case OPT_ENGINE:
+        a->gateway.engine_path = optarg;
+        return 0;
+    case OPT_DOMAIN:
+        a->gateway.domain = optarg;
+        return 0;
+    case OPT_ROOT:
+        a->confine.root = optarg;
+        return 0;
+    case OPT_ACCESS_LOG:
+        a->gateway.has_access_log = true;
+        return 0;
+    default:
+        r = parse_number(name, optarg, INT32_MAX, &n, err);
+        break;
+    }
+    if (option == OPT_LISTEN_FD)
+        a->gateway.listen_fd = (int)n;
+    else if (option == OPT_UID)
+        a->confine.uid = (uid_t)n;
+    else if (option == OPT_GID)
+        a->confine.gid = (gid_t)n;
+    else if (option == OPT_MAX)
+        a->gateway.max_connections = n;
+    else if (option == OPT_MAX_SANDBOX)
+        a->gateway.max_sandbox_connections = n;
+    else if (option == OPT_WAIT)
+        a->gateway.wait_ms = (uint32_t)n;
+    return r;
+}
+
+static int parse_arguments(int argc, char **argv, struct arguments *a, struct abx_err *err)
+{
+    int option, index = 0;
+
+    *a = (struct arguments){ .gateway = { .listen_fd = -EBADF, .domain = "localhost" } };
+    while ((option = getopt_long(argc, argv, "", options, &index)) >= 0) {
+        int r;
+
+        if (option == OPT_HELP || option == '?')
+            return err_set(err, ABX_INVALID_ARGUMENT, "see --help");
+        r = parse_one(a, option, options[index].name, err);
+        if (r < 0)
+            return r;
+    }
+    if (optind < argc || a->gateway.listen_fd < 0 || !a->gateway.control_path ||
+        !a->gateway.table_path || !a->gateway.engine_path)
+        return err_set(err, ABX_INVALID_ARGUMENT, "see --help");
+    return 0;
+}
+
+/* All descriptors that may be had, and no more clients than they suffice for. */
+static void fit_descriptors(struct gateway_opts *opts)
+{
+    struct rlimit limit;
+    size_t most = 10000;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+        if (limit.rlim_cur != RLIM_INFINITY)
+            most = limit.rlim_cur > 2 * FDS_RESERVED ? (limit.rlim_cur - FDS_RESERVED) / 2
+                                                     : FDS_RESERVED / 4;
+    }
+    if (opts->max_connections == 0)
+        opts->max_connections = 10000;
+    opts->max_connections = MIN(opts->max_connections, most);
+}
+
+static void process_close(struct process *p)
+{
+    gateway_close(p->gateway);
+    uv_close((uv_handle_t *)&p->term, NULL);
+    uv_close((uv_handle_t *)&p->interrupt, NULL);
+    uv_close((uv_handle_t *)&p->drain, NULL);
+}
+
+static void on_drain(uv_timer_t *timer)
+{
+    struct process *p = timer->data;
+
+    if (gateway_connections(p->gateway) == 0 || uv_now(timer->loop) >= p->drain_until)
+        process_close(p);
+}
+
+static void on_signal(uv_signal_t *handle, int signum)
+{
+    struct process *p = handle->data;
+
+    (void)signum;
+    if (p->drain_until != 0)
+        return;
+    gateway_stop(p->gateway);
+    p->drain_until = uv_now(handle->loop) + DRAIN_MS;
+    (void)uv_timer_start(&p->drain, on_drain, 0, DRAIN_LOOK_MS);
+}
+
+static int process_start(struct process *p, struct arguments *a, struct abx_err *err)
+{
+    int r = uv_loop_init(&p->loop);
+
+    if (r < 0)
+        return err_sys(err, -r, "start the loop");
+    (void)uv_signal_init(&p->loop, &p->term);
+    (void)uv_signal_init(&p->loop, &p->interrupt);
+    (void)uv_timer_init(&p->loop, &p->drain);
+    p->term.data = p->interrupt.data = p->drain.data = p;
+    (void)uv_signal_start(&p->term, on_signal, SIGTERM);
+    (void)uv_signal_start(&p->interrupt, on_signal, SIGINT);
+    a->gateway.loop = &p->loop;
+    return gateway_new(&a->gateway, &p->gateway, err);
+}
+
+int main(int argc, char **argv)
+{
+    static struct process process;
+    struct arguments arguments;
+    struct abx_err err = { 0 };
+    pid_t parent = getppid();
+    int r;
+
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0)
+            return fputs(usage, stdout) < 0;
+    log_init("gateway");
+    r = parse_arguments(argc, argv, &arguments, &err);
+    if (r == 0) {
+        arguments.confine.parent = parent;
+        fit_descriptors(&arguments.gateway);
+        (void)fd_set_cloexec(arguments.gateway.listen_fd, true);
+        r = confine_identity(&arguments.confine, &err);
+    }
+    if (r == 0)
+        r = process_start(&process, &arguments, &err);
+    if (r == 0)
+        r = confine_syscalls(CONFINE_NETWORK, &err);
+    if (r < 0) {
+        log_err("abx-gateway does not start", &err);
+        return err_exit_status(&err);
+    }
+    log_info("serving", "domain", arguments.gateway.domain, NULL);
+    (void)uv_run(&process.loop, UV_RUN_DEFAULT);
+    gateway_free(process.gateway);
+    (void)uv_loop_close(&process.loop);
+    return 0;
+}

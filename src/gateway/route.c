@@ -1,0 +1,200 @@
+/* route.c - see route.h. */
+#include "gateway/route.h"
+
+#include "base/str.h"
+#include "e2b/hosts.h"
+#include "e2b/routes.h"
+#include "e2b/tokens.h"
+
+#define QUERY_VALUE_MAX 32768u
+
+static const char *const reserved_paths[] = { "/init",     "/freeze", "/unfreeze", "/collapse",
+                                              "/fsfreeze", "/fsthaw", "/upgrade" };
+static const char *const envd_paths[] = { "/health", "/metrics", "/envs", "/files",
+                                          "/files/compose" };
+static const char *const envd_services[] = { "/process.Process/", "/filesystem.Filesystem/" };
+
+/* Fields of that name; *ret_value is the first one's value. */
+static size_t count_fields(const struct http1_head *head, const char *name, struct slice *ret_value)
+{
+    size_t n = 0;
+
+    *ret_value = (struct slice){ 0 };
+    for (size_t i = 0; i < head->n_fields; i++)
+        if (slice_ieq_str(head->fields[i].name, name) && n++ == 0)
+            *ret_value = head->fields[i].value;
+    return n;
+}
+
+static void set_bad(struct route *r, const char *message)
+{
+    r->kind = ROUTE_BAD;
+    r->message = message;
+}
+
+/* What a server would make of the path: decoded, without a '/' at the end. */
+static bool is_reserved(struct slice path)
+{
+    _cleanup_(buf_done) struct buf b = BUF_INIT(64);
+    struct slice plain;
+
+    if (!percent_decode(&b, path, false)) /* longer than any of them, or malformed */
+        return false;
+    plain = buf_slice(&b);
+    while (plain.n > 1 && plain.p[plain.n - 1] == '/')
+        plain.n--;
+    while (plain.n > 1 && plain.p[1] == '/') {
+        plain.p++;
+        plain.n--;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(reserved_paths); i++)
+        if (slice_eq_str(plain, reserved_paths[i]))
+            return true;
+    return false;
+}
+
+static bool is_envd_path(struct slice path)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(envd_paths); i++)
+        if (slice_eq_str(path, envd_paths[i]))
+            return true;
+    for (size_t i = 0; i < ARRAY_SIZE(envd_services); i++)
+        if (slice_starts_with(path, envd_services[i]))
+            return true;
+    return false;
+}
+
+static void to_sandbox(const struct http1_head *head, struct route *r)
+{
+    r->kind = ROUTE_TO_SANDBOX;
+    if (r->port == ENVD_PORT && is_reserved(head->path))
+        r->kind = ROUTE_RESERVED;
+}
+
+/* (1) Host names do not care for case, nor for the root's dot at their end. */
+static enum host_kind parse_host(struct slice host, const char *domain, struct route *r)
+{
+    char text[256];
+    struct slice name = host_name(host);
+
+    if (name.n > 0 && name.p[name.n - 1] == '.')
+        name.n--;
+    if (name.n >= sizeof(text))
+        return HOST_OTHER;
+    for (size_t i = 0; i < name.n; i++)
+        text[i] = (char)(name.p[i] >= 'A' && name.p[i] <= 'Z' ? name.p[i] + 32 : name.p[i]);
+    return host_parse_sandbox(slice_of(text, name.n), domain, &r->port, r->id);
+}
+
+/* (2) and (4) */
+static void by_headers(const struct http1_head *head, struct slice id, struct slice port,
+                       struct route *r)
+{
+    uint64_t number;
+
+    if (!str_parse_u64(port, UINT16_MAX, &number) || number == 0) {
+        set_bad(r, "Invalid sandbox port");
+        return;
+    }
+    r->port = (uint16_t)number;
+    if (r->port == ENVD_PORT && route_is_control(head->path))
+        return;
+    if (!sandbox_id_parse(id, r->id))
+        set_bad(r, "Invalid sandbox ID");
+    else
+        to_sandbox(head, r);
+}
+
+/* The value of a query parameter as it stands there; false when it is missing. */
+static bool query_find(struct slice query, const char *name, struct slice *ret)
+{
+    size_t n = strlen(name), i = 0;
+
+    while (i < query.n) {
+        size_t end = i;
+
+        while (end < query.n && query.p[end] != '&')
+            end++;
+        if (end - i > n && memcmp(query.p + i, name, n) == 0 && query.p[i + n] == '=') {
+            *ret = slice_of(query.p + i + n + 1, end - i - n - 1);
+            return true;
+        }
+        i = end + 1;
+    }
+    return false;
+}
+
+/* Decoded; nothing when it is missing. False when it is malformed. */
+static bool query_get(struct slice query, const char *name, struct buf *value)
+{
+    struct slice raw;
+
+    return !query_find(query, name, &raw) || percent_decode(value, raw, true);
+}
+
+static bool has_signature(const struct http1_head *head)
+{
+    struct slice raw;
+
+    return slice_eq_str(head->path, "/files") && query_find(head->query, "signature", &raw);
+}
+
+void route_decide(const struct http1_head *head, const char *domain, struct route *ret)
+{
+    struct slice id, port, token;
+    size_t n_ids = count_fields(head, "e2b-sandbox-id", &id);
+    size_t n_ports = count_fields(head, "e2b-sandbox-port", &port);
+
+    *ret = (struct route){ .kind = ROUTE_TO_CONTROL };
+    switch (parse_host(head->host, domain, ret)) {
+    case HOST_SANDBOX:
+        to_sandbox(head, ret);
+        return;
+    case HOST_INVALID:
+        set_bad(ret, "Invalid sandbox host");
+        return;
+    case HOST_OTHER:
+        break;
+    }
+    if (n_ids > 1 || n_ports > 1)
+        set_bad(ret, "E2b-Sandbox-Id and E2b-Sandbox-Port must be given once each");
+    else if (n_ids && n_ports)
+        by_headers(head, id, port, ret);
+    else if (n_ids || n_ports)
+        set_bad(ret, "E2b-Sandbox-Id and E2b-Sandbox-Port must be given together");
+    else if (is_envd_path(head->path) &&
+             (count_fields(head, "x-access-token", &token) == 1 || has_signature(head)))
+        ret->kind = ROUTE_BY_TOKEN;
+}
+
+static bool matches_signature(const struct http1_head *head, struct slice access_token)
+{
+    _cleanup_(buf_done) struct buf path = BUF_INIT(QUERY_VALUE_MAX);
+    _cleanup_(buf_done) struct buf user = BUF_INIT(QUERY_VALUE_MAX);
+    _cleanup_(buf_done) struct buf given = BUF_INIT(QUERY_VALUE_MAX);
+    _cleanup_(buf_done) struct buf expires = BUF_INIT(64);
+    char want[SIGNATURE_SIZE];
+    int64_t expiration = SIGNATURE_NO_EXPIRATION;
+    const char *operation = slice_eq_str(head->method, "POST") ? "write" : "read";
+
+    if (!query_get(head->query, "signature", &given) || !query_get(head->query, "path", &path) ||
+        !query_get(head->query, "username", &user) ||
+        !query_get(head->query, "signature_expiration", &expires))
+        return false;
+    if (expires.len > 0 &&
+        !str_parse_i64(buf_slice(&expires), INT64_MIN + 1, INT64_MAX, &expiration))
+        return false;
+    signature_make(buf_slice(&path), operation, buf_slice(&user), access_token, expiration, want);
+    return token_equal(buf_slice(&given), slice_str(want));
+}
+
+bool route_matches_token(const struct http1_head *head, struct slice access_token)
+{
+    struct slice token = http1_head_value(head, "x-access-token");
+
+    if (access_token.n == 0)
+        return false;
+    if (token.n > 0)
+        return token_equal(token, access_token);
+    return has_signature(head) && matches_signature(head, access_token);
+}
