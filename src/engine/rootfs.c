@@ -11,7 +11,7 @@
 #include "base/path.h"
 #include "engine/mountapi.h"
 
-#define KEEP_MAX 16
+#define KEEP_MAX 64
 #define PLAIN (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
 #define MS_PLAIN (MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
@@ -290,6 +290,7 @@ static const struct {
     { "proc/acpi", "/shared/none" },
     { "proc/scsi", "/shared/none" },
     { "proc/fs", "/shared/none" },
+    { "proc/pressure", "/shared/none" },
 };
 
 int rootfs_child_proc(const struct rootfs *r)

@@ -4,9 +4,10 @@
  *     sandbox_run --layer DIR... --work DIR [OPTION...] --count N       makes and kills N, prints times
  *
  * --work is a folder for uppers (made when missing). Options: --mount auto|fd|string, --uid N (of CMD),
- * --hostname NAME, --cgroups INSTANCE (with a cgroup tree of that name), --init FILE, --leases DIR (of the table of uid ranges),
- * --hold (with --count: all at once, then kill all). CMD's exit status becomes ours, 128 + n for a
- * signal; 125 means that the sandbox could not be started.
+ * --hostname NAME, --cgroups INSTANCE (with a cgroup tree of that name), --init FILE, --leases DIR (of
+ * the table of uid ranges), --hold (with --count: all at once, then kill all), --die (we die before the
+ * child may go on). CMD's exit status becomes ours, 128 + n for a signal; 125 means that the sandbox
+ * could not be started.
  */
 #include <fcntl.h>
 #include <getopt.h>
@@ -39,7 +40,7 @@ struct options {
     const char *work, *init, *leases_dir, *hostname, *cgroups;
     enum mount_path mount;
     uint64_t uid, count;
-    bool hold;
+    bool hold, die;
     char *const *command;
 };
 
@@ -128,6 +129,15 @@ static int box_prepare(struct tool *t, struct box *b, uint64_t i, struct abx_err
     return r < 0 ? r : box_groups(t, b, err);
 }
 
+/* As if the spawner crashed: what it has started must end by itself. */
+static int die(void *user, pid_t init_pid, pid_t daemon_pid, int init_pidfd, struct abx_err *err)
+{
+    (void)printf("%d %d\n", (int)init_pid, (int)daemon_pid);
+    (void)fflush(stdout);
+    (void)raise(SIGKILL);
+    return err_set(err, ABX_INTERNAL, "outlived SIGKILL");
+}
+
 static int box_start(struct tool *t, struct box *b, struct abx_err *err)
 {
     uint8_t random[16];
@@ -149,6 +159,7 @@ static int box_start(struct tool *t, struct box *b, struct abx_err *err)
         .n_join_user = b->n_join_user,
         .join_guest_fds = b->join_guest,
         .n_join_guest = b->n_join_guest,
+        .before_go = t->o.die ? die : NULL,
         .guest_fd = t->image,
         .envd_fd = b->fds[0],
         .control_fd = b->fds[1],
@@ -303,6 +314,7 @@ static int run_many(struct tool *t, struct abx_err *err)
         box_kill(t, &boxes[i]);
     for (size_t i = 0; i < n && r == 0; i++)
         r = path_remove_tree(work, boxes[i].id, err);
+    (void)printf("base %u\n", (unsigned)t->base);
     if (r == 0)
         print_table(boxes, n);
     return r;
@@ -316,7 +328,7 @@ static bool parse_options(int argc, char **argv, struct options *o)
         { "layer", 1, NULL, 'l' },    { "work", 1, NULL, 'w' },    { "mount", 1, NULL, 'm' },
         { "uid", 1, NULL, 'u' },      { "init", 1, NULL, 'i' },    { "leases", 1, NULL, 'L' },
         { "hostname", 1, NULL, 'n' }, { "cgroups", 1, NULL, 'c' }, { "count", 1, NULL, 'N' },
-        { "hold", 0, NULL, 'h' },     { NULL, 0, NULL, 0 },
+        { "hold", 0, NULL, 'h' },     { "die", 0, NULL, 'd' },     { NULL, 0, NULL, 0 },
     };
     static const char *const mounts[] = { "auto", "fd", "string" };
     int c;
@@ -338,6 +350,8 @@ static bool parse_options(int argc, char **argv, struct options *o)
             o->cgroups = optarg;
         else if (c == 'h')
             o->hold = true;
+        else if (c == 'd')
+            o->die = true;
         else if (c == 'u')
             ok = str_parse_u64(slice_str(optarg), 65535, &o->uid);
         else if (c == 'N')
