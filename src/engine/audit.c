@@ -16,8 +16,10 @@
 
 #define REPLY_FINDINGS_MAX 400u
 #define TEXT_SIZE 128
+#define WAITING_MAX 8u
 
 struct audit {
+    struct audit *next; /* while it waits for the one before */
     struct engine *engine;
     bool must_repair;
     uint64_t conn, seq;
@@ -27,11 +29,16 @@ struct audit {
     unsigned pending, repaired;
 };
 
+static void begin_next(struct engine *e);
+
 static void audit_free(struct audit *a)
 {
-    a->engine->is_auditing = false;
+    struct engine *e = a->engine;
+
+    e->audits = a->next;
     free(a->list);
     free(a);
+    begin_next(e);
 }
 
 static void describe(const struct finding *f, char to[TEXT_SIZE])
@@ -112,6 +119,18 @@ static void remove_by_name(struct audit *a, const char *name)
     sandbox_remove_then(a->engine, sb, on_removed, a);
 }
 
+static void remove_record(struct audit *a, const char *name)
+{
+    struct abx_err err;
+
+    if (record_name_is_valid(name))
+        remove_by_name(a, name);
+    else if (record_remove(a->engine->records_fd, name, &err) == 0)
+        a->repaired++;
+    else
+        log_err("audit", &err);
+}
+
 static void kill_process(struct audit *a, pid_t pid)
 {
     _cleanup_(closep) int fd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -130,8 +149,10 @@ static void repair(struct audit *a)
         switch (f->kind) {
         case FINDING_CGROUP:
         case FINDING_UPPER:
-        case FINDING_RECORD:
             remove_by_name(a, f->name);
+            break;
+        case FINDING_RECORD:
+            remove_record(a, f->name);
             break;
         case FINDING_UIDS:
             uid_put(a->engine, (uid_t)f->number);
@@ -181,8 +202,11 @@ static int add_record(void *user, const char *name)
 {
     struct audit *a = user;
     struct finding *more;
+    char owner[RECORD_NAME_SIZE];
 
-    if (table_find(a->engine->table, name))
+    /* Half-written ones ("<name>.<random>.tmp") belong to the record that is being written. */
+    (void)snprintf(owner, sizeof owner, "%.*s", (int)strcspn(name, "."), name);
+    if (table_find(a->engine->table, owner))
         return 0;
     more = reallocarray(a->list, a->n + 1, sizeof *more);
     if (!more)
@@ -224,18 +248,31 @@ static int submit(struct audit *a, struct abx_err *err)
     return crew_submit(a->engine->crew, WORKER_PREPARE, &j, NULL, 0, on_audited, a, err);
 }
 
-void audit_begin(struct engine *e, bool must_repair, uint64_t conn, uint64_t seq)
+static void begin_next(struct engine *e)
 {
-    struct audit *a = e->is_auditing ? NULL : calloc(1, sizeof *a);
+    struct audit *a = e->audits;
     struct abx_err err;
 
-    if (!a) {
-        (void)err_reason(&err, REASON_BUSY, "an audit is under way");
+    if (a && submit(a, &err) < 0)
+        finish(a, &err);
+}
+
+void audit_begin(struct engine *e, bool must_repair, uint64_t conn, uint64_t seq)
+{
+    struct audit *a = calloc(1, sizeof *a), **end = &e->audits;
+    struct abx_err err;
+    unsigned n = 0;
+
+    for (; *end; end = &(*end)->next)
+        n++;
+    if (!a || n >= WAITING_MAX) {
+        free(a);
+        (void)err_reason(&err, REASON_BUSY, "too many audits");
         server_reply_error(e, conn, seq, &err);
         return;
     }
     *a = (struct audit){ .engine = e, .must_repair = must_repair, .conn = conn, .seq = seq };
-    e->is_auditing = true;
-    if (submit(a, &err) < 0)
-        finish(a, &err);
+    *end = a;
+    if (n == 0)
+        begin_next(e);
 }

@@ -85,7 +85,7 @@ struct engine {
     unsigned n_waiting;
     unsigned creating; /* given to workers */
     bool is_trashing, has_trash;
-    bool is_auditing;
+    struct audit *audits; /* the first one is under way */
     bool is_stopping, stop_kills;
     size_t fd_limit;
 };

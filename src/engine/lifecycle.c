@@ -182,6 +182,7 @@ static void on_removed(void *user, const struct job_result *r, int *fds, size_t 
     (void)fds;
     (void)n_fds;
     if (r->err.code == ABX_UNAVAILABLE && !e->is_stopping) { /* the worker died, not the job */
+        sb->must_sweep = true;
         submit_remove(e, sb);
         return;
     }
@@ -212,6 +213,7 @@ static void submit_remove(struct engine *e, struct sandbox *sb)
     struct abx_err err;
 
     j.record = sb->record;
+    j.must_sweep = sb->must_sweep;
     sb->state = SANDBOX_REMOVING;
     if (crew_submit(e->crew, WORKER_REMOVE, &j, NULL, 0, on_removed, sb, &err) < 0) {
         sb->state = SANDBOX_STUCK;

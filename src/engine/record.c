@@ -255,3 +255,26 @@ int record_each(int dirfd, int (*fn)(void *user, const char *name), void *user, 
     }
     return errno ? err_sys(err, errno, "read the folder of records") : 0;
 }
+
+struct sweep {
+    int dirfd;
+    const char *name;
+    struct abx_err *err;
+};
+
+static int sweep_one(void *user, const char *file)
+{
+    struct sweep *s = user;
+    size_t n = strlen(s->name);
+
+    if (strncmp(file, s->name, n) != 0 || file[n] != '.')
+        return 0;
+    return record_remove(s->dirfd, file, s->err);
+}
+
+int record_sweep(int dirfd, const char *name, struct abx_err *err)
+{
+    struct sweep s = { dirfd, name, err };
+
+    return record_each(dirfd, sweep_one, &s, err);
+}

@@ -59,6 +59,8 @@ int record_write(int dirfd, const struct record *r, struct abx_err *err);
 int record_read(int dirfd, const char *name, struct record *ret, struct abx_err *err);
 /* Missing is fine. */
 int record_remove(int dirfd, const char *name, struct abx_err *err);
+/* Removes what a killed writer of record `name` may have left beside it. */
+int record_sweep(int dirfd, const char *name, struct abx_err *err);
 /* Calls `fn` for each file in it, whatever its name, until `fn` returns other than 0, which is then
  * the result. `fn` may remove the file. */
 int record_each(int dirfd, int (*fn)(void *user, const char *name), void *user,

@@ -40,6 +40,8 @@ static void on_prepared(void *user, const struct job_result *r, int *fds, size_t
     e->slots_coming--;
     if (r->err.code == 0 && n_fds == SLOT_FDS) {
         take_prepared(e, sb, r, fds);
+        if (sb->kill_wanted)
+            sandbox_remove(e, sb, 0, 0);
         creations_go_on(e);
         slots_refill(e);
         engine_stop_if_idle(e);
@@ -48,6 +50,7 @@ static void on_prepared(void *user, const struct job_result *r, int *fds, size_t
     log_err("a slot could not be prepared", &r->err);
     e->slots_not_before_ns = time_mono_ns() + RETRY_NS;
     sb->state = SANDBOX_PREPARED;
+    sb->must_sweep = r->err.code == ABX_UNAVAILABLE;
     sandbox_remove(e, sb, 0, 0);
     /* The oldest that waits was counting on it. */
     if (e->slots_coming < e->n_waiting)

@@ -35,6 +35,7 @@ struct sandbox {
     enum sandbox_state state;
     bool is_busy;     /* freeze, thaw or resize under way; removal waits for it */
     bool is_died;     /* ended by itself: Died is due once the id is known to others */
+    bool must_sweep;  /* a worker died while it was at it */
     bool kill_wanted; /* asked for while starting or busy */
     bool is_told;     /* Died was sent */
     bool has_exit;    /* exit_status is known */

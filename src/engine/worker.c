@@ -22,6 +22,8 @@
 
 #define KILL_TIMEOUT_MS 10000
 #define FREEZE_TIMEOUT_MS 2000
+#define TEMPLATES_BYTES 4096
+#define KEEP_MAX 16
 
 static int child_event = -EBADF; /* written by the handler of SIGCHLD */
 
@@ -43,10 +45,14 @@ void worker_send(const struct job_result *r, const int *fds, size_t n_fds)
 
 int worker_remove_all(struct worker *w, const char *name, struct abx_err *err)
 {
-    int r = cgroup_kill(w->cgroups, name, KILL_TIMEOUT_MS, err);
+    struct abx_err why;
+    int r = cgroup_kill(w->cgroups, name, KILL_TIMEOUT_MS, &why);
 
-    if (r < 0 && r != ABX_NOT_FOUND)
+    if (r < 0 && r != ABX_NOT_FOUND) {
+        if (err)
+            *err = why;
         return r;
+    }
     r = cgroup_remove(w->cgroups, name, err);
     return r < 0 ? r : disk_upper_trash(w->pool, name, err);
 }
@@ -72,6 +78,8 @@ static int run_remove(struct worker *w, const struct job *j, struct job_result *
     if (record_read(w->records_fd, j->record.name, &record, NULL) == 0)
         ret->record.uid_base = record.uid_base;
     r = worker_remove_all(w, j->record.name, &ret->err);
+    if (r == 0 && j->must_sweep)
+        r = record_sweep(w->records_fd, j->record.name, &ret->err);
     return r < 0 ? r : record_remove(w->records_fd, j->record.name, &ret->err);
 }
 
@@ -120,6 +128,37 @@ static int run_usage(struct worker *w, const struct job *j, struct job_result *r
 
 /* --- loop --------------------------------------------------------------------------------------- */
 
+static int run_by_kind(struct worker *w, const struct job *j, int *fds, size_t n_fds,
+                       struct job_result *ret, int *ret_fds, size_t *ret_n)
+{
+    switch (j->kind) {
+    case JOB_CREATE:
+        return job_create_run(w, j, fds, n_fds, ret, ret_fds, ret_n);
+    case JOB_PREPARE:
+        return job_prepare_run(w, j, ret, ret_fds, ret_n);
+    case JOB_UID_PUT:
+        return job_uid_put_run(w, j, ret);
+    case JOB_REMOVE:
+        return run_remove(w, j, ret);
+    case JOB_FREEZE:
+    case JOB_THAW:
+        return run_freeze(w, j, j->kind == JOB_FREEZE, ret);
+    case JOB_RESIZE:
+        return run_resize(w, j, ret);
+    case JOB_USAGE:
+        return run_usage(w, j, ret);
+    case JOB_AUDIT:
+        return job_audit_run(w, ret);
+    case JOB_TRASH:
+        return disk_trash_empty(w->pool, &ret->err);
+    case JOB_READY:
+    case JOB_EXIT:
+    case JOB_OOM:
+        break;
+    }
+    return err_set(&ret->err, ABX_INTERNAL, "not a job");
+}
+
 static void run_job(struct worker *w, const struct job *j, int *fds, size_t n_fds)
 {
     struct job_result ret = { .magic = JOB_MAGIC, .kind = j->kind, .id = j->id };
@@ -127,41 +166,9 @@ static void run_job(struct worker *w, const struct job *j, int *fds, size_t n_fd
     size_t n_send = 0;
 
     ret.record = j->record;
-    switch (j->kind) {
-    case JOB_CREATE:
-        job_create_run(w, j, fds, n_fds, &ret, send_fds, &n_send);
-        break;
-    case JOB_PREPARE:
-        job_prepare_run(w, j, &ret, send_fds, &n_send);
-        break;
-    case JOB_UID_PUT:
-        job_uid_put_run(w, j, &ret);
-        break;
-    case JOB_REMOVE:
-        (void)run_remove(w, j, &ret);
-        break;
-    case JOB_FREEZE:
-    case JOB_THAW:
-        (void)run_freeze(w, j, j->kind == JOB_FREEZE, &ret);
-        break;
-    case JOB_RESIZE:
-        (void)run_resize(w, j, &ret);
-        break;
-    case JOB_USAGE:
-        (void)run_usage(w, j, &ret);
-        break;
-    case JOB_AUDIT:
-        job_audit_run(w, &ret);
-        break;
-    case JOB_TRASH:
-        (void)disk_trash_empty(w->pool, &ret.err);
-        break;
-    case JOB_READY:
-    case JOB_EXIT:
-    case JOB_OOM:
-        (void)err_set(&ret.err, ABX_INTERNAL, "not a job");
-        break;
-    }
+    /* What a call noted in passing is no failure. */
+    if (run_by_kind(w, j, fds, n_fds, &ret, send_fds, &n_send) == 0)
+        ret.err = (struct abx_err){ 0 };
     worker_send(&ret, send_fds, n_send);
     packet_close_fds(send_fds, n_send);
 }
@@ -249,10 +256,34 @@ static int open_records(struct worker *w, struct abx_err *err)
     return w->records_fd < 0 ? err_sys(err, errno, "open '%s'", path) : 0;
 }
 
+/* The paths that the spawner still has to see once its mounts are pruned: pool and templates. */
+static int find_kept(struct worker *w, char text[TEMPLATES_BYTES], const char **to,
+                     struct abx_err *err)
+{
+    size_t n = 0;
+    char *rest = NULL;
+
+    if (strlen(w->o->templates) >= TEMPLATES_BYTES)
+        return err_set(err, ABX_INVALID_ARGUMENT, "template folders are over %d bytes",
+                       TEMPLATES_BYTES);
+    memcpy(text, w->o->templates, strlen(w->o->templates) + 1);
+    to[n++] = disk_pool_path(w->pool);
+    for (char *dir = strtok_r(text, ":", &rest); dir; dir = strtok_r(NULL, ":", &rest)) {
+        if (n > KEEP_MAX)
+            return err_set(err, ABX_INVALID_ARGUMENT, "over %d template folders", KEEP_MAX);
+        if (access(dir, F_OK) == 0)
+            to[n++] = dir;
+    }
+    to[n] = NULL;
+    return 0;
+}
+
 static int start(struct worker *w, struct abx_err *err)
 {
     const struct disk_opts disk = { w->o->data_dir, w->o->instance, w->o->disk_bytes };
-    const struct spawner_opts spawn = { w->o->mount_path };
+    char templates[TEMPLATES_BYTES];
+    const char *keep[KEEP_MAX + 2];
+    const struct spawner_opts spawn = { .mount_path = w->o->mount_path, .keep_paths = keep };
     int r = catch_signals(err);
 
     if (r == 0)
@@ -274,7 +305,8 @@ static int start(struct worker *w, struct abx_err *err)
     w->guest_fd = open(w->o->guest, O_RDONLY | O_CLOEXEC);
     if (w->guest_fd < 0)
         return err_sys(err, errno, "open guest '%s'", w->o->guest);
-    return spawner_new(&spawn, &w->spawner, err);
+    r = find_kept(w, templates, keep, err);
+    return r < 0 ? r : spawner_new(&spawn, &w->spawner, err);
 }
 
 int worker_main(const struct options *o)

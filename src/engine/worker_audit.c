@@ -118,7 +118,8 @@ static bool is_ours(const struct worker *w, uid_t base)
     return false;
 }
 
-/* Real uid by /proc/<pid>/status (the owner of the folder is root for what cannot be dumped). */
+/* Real uid by /proc/<pid>/status (the owner of the folder is root for what cannot be dumped). False
+ * also for zombies: they hold nothing, and reaping them is their parent's business. */
 static bool process_uid(int procfd, const char *pid, uid_t *ret)
 {
     _cleanup_(buf_done) struct buf b = BUF_INIT(16384);
@@ -130,7 +131,9 @@ static bool process_uid(int procfd, const char *pid, uid_t *ret)
     if (file_read(procfd, path, &b, NULL) < 0)
         return false;
     p = buf_cstr(&b);
-    p = p ? strstr(p, "\nUid:\t") : NULL;
+    if (!p || strstr(p, "\nState:\tZ"))
+        return false;
+    p = strstr(p, "\nUid:\t");
     end = p ? strchr(p + 6, '\t') : NULL;
     if (!end || !str_parse_u64(slice_of(p + 6, (size_t)(end - p - 6)), UINT32_MAX, &uid))
         return false;
@@ -181,12 +184,14 @@ static int audit_uids(struct audit *a, struct abx_err *err)
     return r;
 }
 
-void job_audit_run(struct worker *w, struct job_result *ret)
+int job_audit_run(struct worker *w, struct job_result *ret)
 {
     struct audit a = { .w = w, .ret = ret };
+    int r = audit_names(&a, &ret->err);
 
-    if (audit_names(&a, &ret->err) == 0)
-        (void)audit_uids(&a, &ret->err);
+    if (r == 0)
+        r = audit_uids(&a, &ret->err);
     free(a.names[0].list);
     free(a.names[1].list);
+    return r;
 }

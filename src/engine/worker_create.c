@@ -48,16 +48,14 @@ static void add_stage(struct creation *c, const struct spawn_stage *s)
     c->ret->u.stages.n = n + 1;
 }
 
-/* Both children exist and wait. */
+/* Both children exist and wait; they join their cgroups by themselves. */
 static int before_go(void *user, pid_t init_pid, pid_t daemon_pid, int init_pidfd,
                      struct abx_err *err)
 {
     struct creation *c = user;
-    int r = cgroup_attach(c->w->cgroups, c->record->name, init_pid, daemon_pid, err);
 
+    (void)daemon_pid;
     (void)init_pidfd;
-    if (r < 0)
-        return r;
     c->record->phase = RECORD_RUNNING;
     c->record->pid = init_pid;
     c->record->start_ticks = process_start_ticks(init_pid);
@@ -78,16 +76,37 @@ static size_t split_layers(const struct job_create *j, const char **to)
     return n;
 }
 
-static int open_groups(struct creation *c, struct spawn_spec *s, struct abx_err *err)
+struct groups {
+    int user[CGROUP_JOIN_MAX], guest[CGROUP_JOIN_MAX];
+};
+
+static int open_groups(struct creation *c, struct spawn_spec *s, struct groups *g,
+                       struct abx_err *err)
 {
     struct cgroup_tree *t = c->w->cgroups;
-    int r = cgroup_open_v2(t, c->record->name, CGROUP_USER, &s->cgroup_fd, err);
+    const char *name = c->record->name;
+    int r = cgroup_open_v2(t, name, CGROUP_USER, &s->cgroup_fd, err);
 
+    s->join_user_fds = g->user;
+    s->join_guest_fds = g->guest;
     if (r == 0)
-        r = cgroup_open_v2(t, c->record->name, CGROUP_GUEST, &s->cgroup_guest_fd, err);
+        r = cgroup_open_v2(t, name, CGROUP_GUEST, &s->cgroup_guest_fd, err);
     if (r == 0)
-        r = cgroup_open_v2(t, c->record->name, CGROUP_ROOT, &s->cgroup_root_fd, err);
+        r = cgroup_open_v2(t, name, CGROUP_ROOT, &s->cgroup_root_fd, err);
+    if (r == 0)
+        r = cgroup_open_join(t, name, CGROUP_USER, g->user, &s->n_join_user, err);
+    if (r == 0)
+        r = cgroup_open_join(t, name, CGROUP_GUEST, g->guest, &s->n_join_guest, err);
     return r;
+}
+
+static void close_groups(struct spawn_spec *s, struct groups *g)
+{
+    fd_close(s->cgroup_fd);
+    fd_close(s->cgroup_guest_fd);
+    fd_close(s->cgroup_root_fd);
+    packet_close_fds(g->user, s->n_join_user);
+    packet_close_fds(g->guest, s->n_join_guest);
 }
 
 static int resize(struct creation *c, struct abx_err *err)
@@ -107,6 +126,7 @@ static int spawn(struct creation *c, const struct job *j, const int *fds, int *r
     const char *layers[SPAWN_LAYERS_MAX];
     char upper[4096];
     struct spawn_result result;
+    struct groups groups;
     struct spawn_spec s = {
         .id = c->record->name,
         .hostname = j->create.hostname,
@@ -130,13 +150,11 @@ static int spawn(struct creation *c, const struct job *j, const int *fds, int *r
 
     (void)snprintf(upper, sizeof upper, "%s/uppers/%s", disk_pool_path(c->w->pool),
                    c->record->name);
-    r = open_groups(c, &s, err);
+    r = open_groups(c, &s, &groups, err);
     stage(c, "groups");
     if (r == 0)
         r = spawn_sandbox(c->w->spawner, &s, &result, err);
-    fd_close(s.cgroup_fd);
-    fd_close(s.cgroup_guest_fd);
-    fd_close(s.cgroup_root_fd);
+    close_groups(&s, &groups);
     if (r < 0)
         return r;
     for (size_t i = 0; i < result.n_stages; i++)
@@ -167,15 +185,17 @@ static int create(struct creation *c, const struct job *j, const int *fds, int *
     return r < 0 ? r : spawn(c, j, fds, ret_pidfd, err);
 }
 
-void job_create_run(struct worker *w, const struct job *j, int *fds, size_t n_fds,
-                    struct job_result *ret, int *ret_fds, size_t *ret_n)
+int job_create_run(struct worker *w, const struct job *j, int *fds, size_t n_fds,
+                   struct job_result *ret, int *ret_fds, size_t *ret_n)
 {
     struct creation c = { w, &ret->record, ret, time_mono_ns() };
     int pidfd = -EBADF;
+    int r;
 
     if (n_fds != SLOT_FDS)
-        (void)err_set(&ret->err, ABX_INTERNAL, "create came with %zu descriptors", n_fds);
-    else if (create(&c, j, fds, &pidfd, &ret->err) == 0)
+        return err_set(&ret->err, ABX_INTERNAL, "create came with %zu descriptors", n_fds);
+    r = create(&c, j, fds, &pidfd, &ret->err);
+    if (r == 0)
         ret_fds[(*ret_n)++] = pidfd;
-    /* A failure is followed by a JOB_REMOVE from the engine. */
+    return r; /* a failure is followed by a JOB_REMOVE from the engine */
 }

@@ -33,13 +33,13 @@ void worker_send(const struct job_result *r, const int *fds, size_t n_fds);
 /* Kills and removes everything of `name` but its record. */
 int worker_remove_all(struct worker *w, const char *name, struct abx_err *err);
 
-/* Jobs: fill *ret (err too), may set descriptors to send along. */
-void job_create_run(struct worker *w, const struct job *j, int *fds, size_t n_fds,
-                    struct job_result *ret, int *ret_fds, size_t *ret_n);
-void job_prepare_run(struct worker *w, const struct job *j, struct job_result *ret, int *ret_fds,
-                     size_t *ret_n);
-void job_uid_put_run(struct worker *w, const struct job *j, struct job_result *ret);
-void job_audit_run(struct worker *w, struct job_result *ret);
+/* Jobs: fill *ret (its err on failure), may set descriptors to send along. */
+int job_create_run(struct worker *w, const struct job *j, int *fds, size_t n_fds,
+                   struct job_result *ret, int *ret_fds, size_t *ret_n);
+int job_prepare_run(struct worker *w, const struct job *j, struct job_result *ret, int *ret_fds,
+                    size_t *ret_n);
+int job_uid_put_run(struct worker *w, const struct job *j, struct job_result *ret);
+int job_audit_run(struct worker *w, struct job_result *ret);
 
 /* Opens the lease file and notes which of this instance's ranges no record names. */
 int leases_open(struct worker *w, struct abx_err *err);

@@ -86,15 +86,15 @@ static struct lease *lease_take(struct worker *w, struct abx_err *err)
     return l;
 }
 
-void job_uid_put_run(struct worker *w, const struct job *j, struct job_result *ret)
+int job_uid_put_run(struct worker *w, const struct job *j, struct job_result *ret)
 {
     struct lease *l = lease_find(w, j->record.uid_base);
 
-    if (l)
-        l->is_free = true;
-    else
-        (void)err_set(&ret->err, ABX_NOT_FOUND, "uid range %u is not leased",
-                      (unsigned)j->record.uid_base);
+    if (!l)
+        return err_set(&ret->err, ABX_NOT_FOUND, "uid range %u is not leased",
+                       (unsigned)j->record.uid_base);
+    l->is_free = true;
+    return 0;
 }
 
 /* --- slots -------------------------------------------------------------------------------------- */
@@ -128,8 +128,8 @@ static int make_slot(struct worker *w, struct record *record, int fds[SLOT_FDS],
     return r < 0 ? r : make_network(fds, record, err);
 }
 
-void job_prepare_run(struct worker *w, const struct job *j, struct job_result *ret, int *ret_fds,
-                     size_t *ret_n)
+int job_prepare_run(struct worker *w, const struct job *j, struct job_result *ret, int *ret_fds,
+                    size_t *ret_n)
 {
     int fds[SLOT_FDS] = { -EBADF, -EBADF, -EBADF, -EBADF };
     struct record *record = &ret->record;
@@ -137,7 +137,7 @@ void job_prepare_run(struct worker *w, const struct job *j, struct job_result *r
     int r;
 
     if (!lease)
-        return;
+        return ret->err.code;
     record->phase = RECORD_PREPARED;
     memcpy(record->boot_id, w->boot_id, sizeof record->boot_id);
     record->uid_base = lease->base;
@@ -150,11 +150,11 @@ void job_prepare_run(struct worker *w, const struct job *j, struct job_result *r
     if (r == 0) {
         memcpy(ret_fds, fds, sizeof fds);
         *ret_n = SLOT_FDS;
-        return;
+        return 0;
     }
     packet_close_fds(fds, SLOT_FDS);
     if (worker_remove_all(w, j->record.name, NULL) == 0 &&
         record_remove(w->records_fd, j->record.name, NULL) == 0)
         lease->is_free = true;
-    /* Else the record stays, and the audit finds it. */
+    return r; /* if that failed the record stays, and the audit finds it */
 }

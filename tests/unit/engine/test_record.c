@@ -139,6 +139,18 @@ static void files_are_written_read_listed_and_removed(void **state)
     /* A record under another name is not that record. */
     assert_int_equal(renameat(fd, r.name, fd, "s0123456789ac"), 0);
     assert_int_equal(record_read(fd, "s0123456789ac", &got, &e), ABX_DATA_LOSS);
+    assert_int_equal(record_write(fd, &r, NULL), 0);
+    for (int i = 0; i < 2; i++) { /* left by killed writers: of this record and of another */
+        int left = openat(fd, i ? "s0123456789ac.x.tmp" : "s0123456789ab.x.tmp",
+                          O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+
+        assert_true(left >= 0);
+        fd_close(left);
+    }
+    assert_int_equal(record_sweep(fd, r.name, NULL), 0);
+    assert_int_equal(faccessat(fd, "s0123456789ab.x.tmp", F_OK, 0), -1);
+    assert_int_equal(unlinkat(fd, "s0123456789ac.x.tmp", 0), 0);
+    assert_int_equal(record_remove(fd, r.name, NULL), 0);
     walk[0] = fd;
     walk[1] = 0;
     assert_int_equal(record_each(fd, count_and_remove, walk, NULL), 0);
