@@ -127,9 +127,12 @@ static int engine_args(struct supervisor *s, struct abx_err *err)
         role_arg(e, "--pool", "%s", o->pools[i]);
     if (o->disk_size)
         role_arg(e, "--disk", "%s", o->disk_size);
-    role_arg(e, "--cpu", "%llu", (unsigned long long)o->cpu);
-    role_arg(e, "--memory-mb", "%llu", (unsigned long long)o->memory_mb);
-    role_arg(e, "--disk-mb", "%llu", (unsigned long long)o->disk_mb);
+    role_arg(e, "--sandbox-cpu", "%llu", (unsigned long long)o->cpu);
+    role_arg(e, "--sandbox-memory-mb", "%llu", (unsigned long long)o->memory_mb);
+    role_arg(e, "--sandbox-disk-mb", "%llu", (unsigned long long)o->disk_mb);
+    role_arg(e, "--max-cpu", "%llu", (unsigned long long)o->max_cpu);
+    role_arg(e, "--max-memory-mb", "%llu", (unsigned long long)o->max_memory_mb);
+    role_arg(e, "--max-disk-mb", "%llu", (unsigned long long)o->max_disk_mb);
     role_arg_fd(e, "--control-fd", s->engine_control_fd);
     role_arg_fd(e, "--gateway-fd", s->engine_gateway_fd);
     role_arg(e, "--control-uid", "%u", s->control_uid);
