@@ -2,11 +2,13 @@
  * its workers, or the probe.
  */
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/options.h"
+#include "engine/probe.h"
 #include "engine/worker.h"
 
 int main(int argc, char **argv)
@@ -16,6 +18,8 @@ int main(int argc, char **argv)
     bool is_help;
 
     log_init("engine");
+    if (argc > 1 && strcmp(argv[1], "--probe") == 0)
+        return probe_main(argc, argv);
     if (options_parse(argc, argv, &o, &is_help, &err) < 0) {
         log_err("bad command line", &err);
         return 2;

@@ -24,7 +24,7 @@ const char options_usage[] =
     "  --uid-leases FILE        the machine's leases (default /run/abx/uid-ranges)\n"
     "  --mount-path auto|fd|string\n"
     "  --on-exit kill|keep      sandboxes at the end (default: SIGTERM keeps, SIGINT kills)\n"
-    "  --probe                  try every kernel feature, print what is there, exit\n";
+    "abx-engine --probe [--data-dir D] [--text]: tries what sandboxes need, prints the result\n";
 
 enum {
     OPT_DATA_DIR = 256,
@@ -49,7 +49,6 @@ enum {
     OPT_UID_LEASES,
     OPT_MOUNT_PATH,
     OPT_ON_EXIT,
-    OPT_PROBE,
     OPT_WORKER,
     OPT_HELP,
 };
@@ -80,7 +79,6 @@ static const struct option long_options[] = {
     WITH_ARG("mount-path", OPT_MOUNT_PATH),
     WITH_ARG("on-exit", OPT_ON_EXIT),
     WITH_ARG("worker", OPT_WORKER),
-    { "probe", no_argument, NULL, OPT_PROBE },
     { "help", no_argument, NULL, OPT_HELP },
     { NULL, 0, NULL, 0 },
 };
@@ -215,9 +213,6 @@ static bool parse_one(int opt, const char *v, struct options *o)
     case OPT_WORKER:
         o->is_worker = true;
         return worker_class_from_name(v, &o->worker);
-    case OPT_PROBE:
-        o->is_probe = true;
-        return true;
     default:
         return false;
     }
@@ -272,7 +267,7 @@ int options_parse(int argc, char *const *argv, struct options *ret, bool *ret_is
     }
     if (optind != argc)
         return err_set(err, ABX_INVALID_ARGUMENT, "unexpected argument '%s'", argv[optind]);
-    if (!o.is_probe && check(&o, err) < 0)
+    if (check(&o, err) < 0)
         return ABX_INVALID_ARGUMENT;
     *ret = o;
     return 0;

@@ -34,7 +34,6 @@ struct options {
     uid_t control_uid, gateway_uid;
     enum on_exit on_exit;
     enum mount_path mount_path;
-    bool is_probe;
     bool is_worker;
     enum worker_class worker;
 };
