@@ -3,6 +3,7 @@
 import base64
 import http.client
 import json
+import os
 import socket
 import struct
 import subprocess
@@ -102,6 +103,16 @@ class Process(Stream):
         self.guest = guest
         self.pid = next(self)["event"]["start"]["pid"]
 
+    def until_output(self, text, stream="stdout"):
+        """Reads until what came on the stream holds the text."""
+        got = b""
+        for message in self:
+            data = message["event"].get("data", {}).get(stream)
+            got += base64.b64decode(data) if data else b""
+            if text in got:
+                return
+        raise AssertionError(got)
+
     def wait(self, keep=True):
         out = {"stdout": bytearray(), "stderr": bytearray(), "pty": bytearray()}
         result = {"keepalives": 0, "end": None}
@@ -199,6 +210,9 @@ class Guest:
     def run(self, *argv, **over):
         return self.start(*argv, **over).wait()
 
+    def sh_start(self, script, **over):
+        return self.start("/bin/bash", "-c", script, **over)
+
     def sh(self, script, **over):
         return self.run("/bin/bash", "-c", script, **over)
 
@@ -224,9 +238,35 @@ class Guest:
             found[int(fields["NSpid"].split()[-1])] = (fields["Name"], host)
         return found
 
-    def daemon(self):
+    def names(self):
+        """Programs in the sandbox without the supervisors."""
+        return sorted(name for name, _ in self.processes().values() if name != "abx-supervisor")
+
+    def daemon_or_none(self):
         """Host pid of the daemon."""
-        return [host for pid, (name, host) in self.processes().items() if pid != 1 and name == "abx-guest"][0]
+        found = [host for pid, (name, host) in self.processes().items() if pid != 1 and name == "abx-guest"]
+        return found[0] if found else None
+
+    def daemon(self):
+        return until(self.daemon_or_none)
+
+    def daemon_memory(self):
+        """Private dirty bytes of the daemon."""
+        for line in open(f"/proc/{self.daemon()}/smaps_rollup"):
+            if line.startswith("Private_Dirty:"):
+                return int(line.split()[1]) * 1024
+        raise AssertionError("no such line")
+
+    def answers(self):
+        try:
+            return self.http("GET", "/envs")[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def connections(self):
+        """TCP connections that the daemon holds."""
+        rows = [line.split() for line in open(f"/proc/{self.init_pid}/net/tcp")][1:]
+        return sum(r[1].endswith(f":{self.port:04X}") and r[3] not in ("0A", "06") and r[9] != "0" for r in rows)
 
 
 FILESYSTEM = {"Stat", "MakeDir", "Move", "ListDir", "Remove", "WatchDir", "CreateWatcher"}

@@ -3,6 +3,7 @@
 #include "guest/daemon/command.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -70,6 +71,8 @@ static void command_forget(struct command *c)
     *at = c->next;
     c->owner->n_ended--;
     c->is_forgotten = true;
+    if (c->owner->n_ended == 0)
+        (void)malloc_trim(0); /* a quiet sandbox gives back what its busy time left in the heap */
     uv_close((uv_handle_t *)&c->timer, on_timer_closed);
 }
 
@@ -104,6 +107,10 @@ static void command_ended(struct command *c)
         return;
     command_pipes_close(c);
     input_close(&c->input);
+    if (c->request)
+        rpc_message_free(&c->request->base);
+    c->request = NULL; /* only for lists, where ended ones do not appear */
+    fd_close(TAKE_FD(c->pidfd));
     c->is_ended = true;
     c->ended_at = uv_now(c->timer.loop);
     c->owner->n_ended++;

@@ -40,7 +40,7 @@ struct command_pipe {
 struct command {
     struct command *next;
     struct commands *owner;
-    Process__StartRequest *request; /* NULL for a survivor of a previous daemon */
+    Process__StartRequest *request; /* NULL for a survivor, and once ended */
     char *tag;                      /* "" = none */
     pid_t pid;
     pid_t supervisor;

@@ -59,6 +59,7 @@ static ssize_t pipe_read(struct command_pipe *p)
     struct output *o = &p->command->output;
     size_t max = p->stream == OUTPUT_PTY ? PTY_CHUNK_MAX : OUTPUT_CHUNK_MAX;
     uint8_t *at = output_reserve(o, max);
+    int sys;
     ssize_t n;
 
     if (!at)
@@ -66,12 +67,11 @@ static ssize_t pipe_read(struct command_pipe *p)
     do
         n = read(p->fd, at, max);
     while (n < 0 && errno == EINTR);
-    if (n < 0 && errno == EAGAIN)
+    sys = n < 0 ? errno : 0;
+    output_commit(o, p->stream, n > 0 ? (size_t)n : 0);
+    if (sys == EAGAIN)
         return 0;
-    if (n <= 0)
-        return -1; /* a terminal without a process says EIO */
-    output_commit(o, p->stream, (size_t)n);
-    return n;
+    return n > 0 ? n : -1; /* a terminal without a process says EIO */
 }
 
 static void pipes_pause(struct command *c, bool on)

@@ -77,8 +77,11 @@ void output_commit(struct output *o, enum output_stream stream, size_t n)
     uint8_t *head = o->log.mem + o->log.off + o->log.len; /* reserved */
     uint32_t size = (uint32_t)n;
 
-    if (n == 0)
+    if (n == 0) {
+        if (o->log.len == 0)
+            buf_done(&o->log);
         return;
+    }
     head[0] = (uint8_t)stream;
     memcpy(head + 1, &size, sizeof(size));
     buf_commit(&o->log, RECORD_HEAD + n);
