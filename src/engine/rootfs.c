@@ -285,6 +285,7 @@ static const struct {
     { "proc/sysrq-trigger", "/shared/dev/null" },
     { "proc/latency_stats", "/shared/dev/null" },
     { "proc/sched_debug", "/shared/dev/null" },
+    { "proc/cmdline", "/shared/dev/null" },
     { "proc/irq", "/shared/none" },
     { "proc/bus", "/shared/none" },
     { "proc/acpi", "/shared/none" },

@@ -12,6 +12,7 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -32,17 +33,16 @@ static const int allowed[] = {
     /* files */
     SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_pread64, SYS_pwrite64, SYS_preadv, SYS_pwritev,
     SYS_preadv2, SYS_pwritev2, SYS_openat, SYS_openat2, SYS_close, SYS_close_range, SYS_lseek,
-    SYS_dup, SYS_dup3, SYS_fcntl, SYS_flock, SYS_ioctl, SYS_fstat, SYS_newfstatat, SYS_statx,
+    SYS_dup, SYS_dup3, SYS_fcntl, SYS_flock, SYS_fstat, SYS_newfstatat, SYS_statx,
     SYS_statfs, SYS_fstatfs, SYS_faccessat, SYS_faccessat2, SYS_readlinkat, SYS_getdents64,
     SYS_getcwd, SYS_chdir, SYS_fchdir, SYS_chroot, SYS_mkdirat, SYS_mknodat, SYS_linkat,
     SYS_symlinkat, SYS_unlinkat, SYS_renameat, SYS_renameat2, SYS_fchmod, SYS_fchmodat, SYS_fchown,
     SYS_fchownat, SYS_utimensat, SYS_truncate, SYS_ftruncate, SYS_fallocate, SYS_fadvise64,
-    SYS_readahead, SYS_sync, SYS_syncfs, SYS_fsync, SYS_fdatasync, SYS_sync_file_range,
+    SYS_readahead, SYS_syncfs, SYS_fsync, SYS_fdatasync, SYS_sync_file_range,
     SYS_copy_file_range, SYS_sendfile, SYS_splice, SYS_tee, SYS_vmsplice, SYS_umask, SYS_pipe2,
     SYS_getxattr, SYS_lgetxattr, SYS_fgetxattr, SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr,
     SYS_listxattr, SYS_llistxattr, SYS_flistxattr, SYS_removexattr, SYS_lremovexattr,
     SYS_fremovexattr, SYS_inotify_init1, SYS_inotify_add_watch, SYS_inotify_rm_watch,
-    SYS_io_setup, SYS_io_destroy, SYS_io_submit, SYS_io_cancel, SYS_io_getevents, SYS_io_pgetevents,
     /* waiting */
     SYS_ppoll, SYS_pselect6, SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait, SYS_epoll_pwait2,
     SYS_eventfd2, SYS_signalfd4, SYS_timerfd_create, SYS_timerfd_settime, SYS_timerfd_gettime,
@@ -119,6 +119,7 @@ enum label {
     TO_SETRLIMIT,
     TO_PRLIMIT,
     TO_PERSONALITY,
+    TO_IOCTL,
     TO_NETLINK,
     TO_INET,
     TO_STREAM,
@@ -314,6 +315,19 @@ static void put_personality(struct compiler *c)
     put_errno(c, EPERM);
 }
 
+/* Line disciplines are kernel modules that opening a terminal should not load; the other two put
+ * words into a terminal's input. */
+static void put_ioctl(struct compiler *c)
+{
+    static const uint32_t requests[] = { TIOCSETD, TIOCSTI, TIOCLINUX };
+
+    put_label(c, TO_IOCTL);
+    put_load_arg(c, 1);
+    for (size_t i = 0; i < ARRAY_SIZE(requests); i++)
+        put_if_equal(c, requests[i], TO_EPERM);
+    put_return(c, SECCOMP_RET_ALLOW);
+}
+
 /* ---- all of it ---- */
 
 static void fill_answers(struct compiler *c)
@@ -329,6 +343,10 @@ static void fill_answers(struct compiler *c)
     c->answer[SYS_setrlimit] = TO_SETRLIMIT;
     c->answer[SYS_prlimit64] = TO_PRLIMIT;
     c->answer[SYS_personality] = TO_PERSONALITY;
+    c->answer[SYS_ioctl] = TO_IOCTL;
+    /* It would write back every file system of the host; a sandbox's own files need no sync, as
+     * they are gone with it when the machine stops, and the engine syncs what it keeps. */
+    c->answer[SYS_sync] = TO_PRETEND;
 }
 
 static void compile(struct compiler *c)
@@ -345,6 +363,7 @@ static void compile(struct compiler *c)
     put_socket(c);
     put_rlimit(c);
     put_personality(c);
+    put_ioctl(c);
     put_label(c, TO_ALLOW);
     put_return(c, SECCOMP_RET_ALLOW);
     put_label(c, TO_EPERM);

@@ -24,6 +24,7 @@
 #include "engine/rootfs.h"
 #include "engine/seccomp.h"
 #include "engine/spawn_child.h"
+#include "engine/spawn_image.h"
 
 #define SPAWN_DEADLINE_NS (5 * NSEC_PER_SEC)
 #define NOFILE_SOFT 65536
@@ -32,6 +33,7 @@
 
 struct spawner {
     enum mount_path path;
+    struct spawn_image image;
     struct seccomp_program filter;
     struct child_clock *clock;
     struct rlimit nofile;
@@ -92,6 +94,7 @@ int spawner_new(const struct spawner_opts *opts, struct spawner **ret, struct ab
     if (clock == MAP_FAILED)
         return err_sys(err, errno, "shared page");
     s->clock = clock;
+    s->image.fd = -EBADF;
     r = rootfs_prune(opts->keep_paths, err);
     if (r < 0)
         return err_wrap(err, r, "the spawner's mounts");
@@ -117,6 +120,7 @@ void spawner_free(struct spawner *s)
     if (s->clock)
         (void)munmap(s->clock, sizeof *s->clock);
     seccomp_program_done(&s->filter);
+    spawn_image_done(&s->image);
     free(s);
 }
 
@@ -145,7 +149,6 @@ static void attempt_done(struct attempt *a)
     rootfs_done(&a->rootfs);
     fd_close(a->child.sync_fd);
     fd_close(a->child.fail_fd);
-    fd_close(a->child.self_fd);
     fd_close(a->sync_fd);
     fd_close(a->fail_fd);
     fd_close(a->pidfd);
@@ -178,7 +181,6 @@ static void become(uid_t id)
 
 static int make_channels(struct attempt *a, struct abx_err *err)
 {
-    char path[64];
     int pair[2], fail_pipe[2];
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -192,10 +194,6 @@ static int make_channels(struct attempt *a, struct abx_err *err)
         return err_sys(err, errno, "pipe");
     a->fail_fd = fail_pipe[0];
     a->child.fail_fd = fail_pipe[1];
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", a->spec->guest_fd);
-    a->child.self_fd = open(path, O_PATH | O_CLOEXEC);
-    if (a->child.self_fd < 0)
-        return err_sys(err, errno, "reopen the guest image");
     return 0;
 }
 
@@ -432,7 +430,7 @@ int spawn_sandbox(struct spawner *s, const struct spawn_spec *spec, struct spawn
         .s = s,
         .spec = spec,
         .rootfs = ROOTFS_INIT,
-        .child = { .sync_fd = -EBADF, .fail_fd = -EBADF, .self_fd = -EBADF },
+        .child = { .sync_fd = -EBADF, .fail_fd = -EBADF },
         .sync_fd = -EBADF,
         .fail_fd = -EBADF,
         .pidfd = -EBADF,
@@ -440,6 +438,8 @@ int spawn_sandbox(struct spawner *s, const struct spawn_spec *spec, struct spawn
     };
     int r = spec_check(spec, err);
 
+    if (r == 0)
+        r = spawn_image_load(&s->image, spec->guest_fd, err);
     if (r == 0)
         r = make_channels(&a, err);
     if (r < 0)
@@ -449,6 +449,7 @@ int spawn_sandbox(struct spawner *s, const struct spawn_spec *spec, struct spawn
     a.child.rootfs = &a.rootfs;
     a.child.filter = &s->filter;
     a.child.clock = s->clock;
+    a.child.self_fd = s->image.fd;
     a.child.nofile = s->nofile;
     memset(s->clock, 0, sizeof *s->clock);
     r = drive(&a, err);

@@ -23,7 +23,7 @@ FIRST_UID, LAST_UID = 1879048192, 2147352575
 
 MOUNT_POINTS = {"/", "/dev", "/dev/mqueue", "/dev/pts", "/dev/shm", "/proc", "/proc/sys", "/sys"}
 MOUNT_POINTS |= {"/proc/sys/kernel/random/boot_id"}
-MASKED_FILES = ["kcore", "kallsyms", "keys", "timer_list", "sysrq-trigger", "latency_stats", "sched_debug"]
+MASKED_FILES = ["kcore", "kallsyms", "keys", "timer_list", "sysrq-trigger", "latency_stats", "sched_debug", "cmdline"]
 MASKED_FOLDERS = ["irq", "bus", "acpi", "scsi", "fs", "pressure"]
 DEVICES = {"null", "zero", "full", "random", "urandom", "tty", "fd", "stdin", "stdout", "stderr", "ptmx"}
 DEVICES |= {"pts", "shm", "mqueue"}
@@ -47,6 +47,7 @@ REFUSED = {
     "clock_settime": (227, 112, errno.EPERM),
     "open_tree": (428, 428, errno.EPERM),
     "io_uring_setup": (425, 425, errno.ENOSYS),
+    "io_setup": (206, 0, errno.ENOSYS),
     "clone3": (435, 435, errno.ENOSYS),
     "quotactl_fd": (443, 443, errno.ENOSYS),
 }
@@ -231,6 +232,19 @@ def test_identity_files_of_an_upper_stay_its_own(run):
     assert run("/bin/true", hostname="evil").returncode == 0
     assert (Path("/etc/hostname").read_text() if Path("/etc/hostname").exists() else None) == host
     assert not Path("/hostname").exists()
+
+
+def test_the_guest_has_its_descriptors_and_no_others(run, work):
+    out = run.sh("cd /proc; for p in 1 2; do for f in $p/fd/*; do echo $f $(readlink $f); done; done; readlink 1/exe")
+    links = dict(line.split(" ") for line in out.splitlines()[:-1])
+    assert set(links) == {f"1/fd/{n}" for n in range(8)} | {f"2/fd/{n}" for n in (0, 1, 2, 3, 4, 6)}
+    assert [links[f"{p}/fd/{n}"] for p in (1, 2) for n in (0, 1, 2)] == ["/dev/null"] * 6
+    assert links["1/fd/7"] == out.splitlines()[-1] == "/abx-guest"
+    assert run.sh("tr '\\0' '\\n' </proc/1/environ; ls /proc/1/task | wc -l").splitlines() == [
+        "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "1",
+    ]
+    run.sh("! sh -c ': >>/proc/1/exe' && ! chmod 777 /proc/1/exe && ! touch /proc/1/exe && ! ls /proc/1/fd/7/..")
 
 
 # ---- what it may do

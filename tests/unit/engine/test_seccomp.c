@@ -16,6 +16,7 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -95,7 +96,12 @@ static const struct row rows[] = {
     { SYS_finit_module, { 0 }, FAIL(EPERM) },
     { SYS_io_uring_setup, { 0 }, FAIL(ENOSYS) },
     { SYS_io_uring_enter, { 0 }, FAIL(ENOSYS) },
+    { SYS_io_setup, { 0 }, FAIL(ENOSYS) },
     { SYS_clone3, { 0 }, FAIL(ENOSYS) },
+    { SYS_sync, { 0 }, FAIL(0) },
+    { SYS_ioctl, { 0, TCGETS }, ALLOW },
+    { SYS_ioctl, { 0, TIOCSTI }, FAIL(EPERM) },
+    { SYS_ioctl, { 0, UINT64_C(1) << 32 | TIOCSETD }, FAIL(EPERM) },
     { SYS_kexec_file_load, { 0 }, FAIL(ENOSYS) },
     { 400, { 0 }, FAIL(ENOSYS) },
     { 511, { 0 }, FAIL(ENOSYS) },
