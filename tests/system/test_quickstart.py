@@ -1,0 +1,84 @@
+"""script/quickstart as a person runs it, on the tree under test."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def quickstart(*arguments, env=None, prefix=()):
+    return subprocess.run(
+        [*prefix, ROOT / "script/quickstart", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=900,
+        env={**os.environ, **(env or {})},
+    )
+
+
+def leftovers():
+    return (
+        list(Path("/var/tmp").glob("abx-quickstart.*")),
+        [line for line in Path("/proc/self/mounts").read_text().splitlines() if "abx-quickstart" in line],
+    )
+
+
+@pytest.mark.slow
+def test_runs_the_sdk_and_leaves_nothing():
+    before = leftovers()
+    run = quickstart(env={"SUDO_UID": "1234", "SUDO_GID": "1234"})
+    assert run.returncode == 0, run.stdout
+    assert re.search(r"^sandbox \S+ is ready after \d+ ms$", run.stdout, re.M)
+    assert re.search(r"^hello from \S+\nuser\n\d+\nPython 3\.\d+\.\d+\nv\d+\.\d+\.\d+\nwritten from outside$", run.stdout, re.M)
+    assert "killed: True" in run.stdout
+    assert leftovers() == before
+    assert os.stat(ROOT / "build/abx").st_uid == 1234
+    subprocess.run(["chown", "-R", f"{os.getuid()}:{os.getgid()}", ROOT / "build"], check=True)
+
+
+@pytest.mark.slow
+def test_curl_does_the_same():
+    run = quickstart("--curl")
+    assert run.returncode == 0, run.stdout
+    assert re.search(r"^sandbox \S+ is ready$", run.stdout, re.M)
+    assert re.search(r"^written from outside\nhello from \S+\nkilled: 204$", run.stdout, re.M), run.stdout
+
+
+@pytest.mark.slow
+def test_keep_leaves_the_service_running():
+    run = quickstart("--keep")
+    assert run.returncode == 0, run.stdout
+    process = int(re.search(r"the service goes on \(process (\d+)\)", run.stdout)[1])
+    data = Path(re.search(r"then remove (\S+)", run.stdout)[1])
+    try:
+        assert Path(f"/proc/{process}/exe").resolve() == ROOT / "build/abx"
+        url = re.search(r"the service is at (\S+)", run.stdout)[1]
+        health = subprocess.run(["curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", f"{url}/health"], stdout=subprocess.PIPE, text=True)
+        assert health.stdout == "200"
+    finally:
+        os.kill(process, 2)
+        subprocess.run(["timeout", "30", "tail", f"--pid={process}", "-f", "/dev/null"], check=True)
+        for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
+            if line.split()[1].startswith(str(data)):
+                subprocess.run(["umount", line.split()[1]], check=True)
+        subprocess.run(["rm", "-rf", "--one-file-system", data], check=True)
+
+
+def test_says_what_is_missing_and_changes_nothing():
+    """Without CAP_SYS_ADMIN, as in an unprivileged container."""
+    run = quickstart(prefix=["setpriv", "--bounding-set", "-sys_admin"])
+    assert run.returncode == 1
+    assert "MISSING tmpfs and overlay mounts" in run.stdout and "--privileged" in run.stdout
+    assert "nothing was installed or changed" in run.stdout
+    assert "build" not in run.stdout.split("nothing was installed")[1]
+
+
+def test_bad_option_is_refused():
+    run = quickstart("--what")
+    assert run.returncode == 1 and "usage: script/quickstart [--keep] [--curl]" in run.stdout
