@@ -238,6 +238,12 @@ static void on_closed(uv_handle_t *handle)
 {
     struct store *s = container_of((uv_async_t *)(void *)handle, struct store, async);
 
+    while (s->head) {
+        struct op *op = s->head; /* queued by the completions of the last ones */
+
+        s->head = op->next;
+        op_free(op);
+    }
     uv_cond_destroy(&s->grown);
     uv_cond_destroy(&s->work);
     uv_mutex_destroy(&s->lock);
