@@ -4,7 +4,11 @@
  * Each change is made under flock of a descriptor opened for it (a descriptor kept open would share
  * its lock with forked workers). A slot's state is stored last, so that a process killed in between
  * leaves a free slot. Released slots become free again only by a look at the uids of all processes,
- * done once for all of them when no free slot is left.
+ * done once for all of them when no free slot is left; slots of dead instances as well.
+ *
+ * An instance shows that it lives by a lock on one byte far behind the table, at a place computed from
+ * its name, shared between its processes. Two instances at the same place only keep each other's
+ * ranges alive.
  */
 #include "engine/userns.h"
 
@@ -29,6 +33,7 @@
 #define LEASE_MAGIC "abx-uid-ranges 1\n"
 #define INSTANCE_MAX 56
 #define SUBID_FILE_MAX (1024 * 1024)
+#define ALIVE_FIRST (INT64_C(1) << 40) /* where the locks of living instances begin */
 
 enum slot_state { SLOT_FREE = 0, SLOT_LEASED = 1, SLOT_RELEASED = 2 };
 
@@ -47,12 +52,25 @@ struct lease_file {
 
 struct uid_leases {
     char *path;
+    int alive_fd; /* holds the lock of the instance */
     char instance[INSTANCE_MAX];
     struct lease_file *map;
     dev_t dev;
     ino_t ino;
     bool taken[UID_RANGE_COUNT]; /* by /etc/subuid or /etc/subgid */
 };
+
+/* The byte that the processes of an instance lock (FNV-1a of its name). */
+static struct flock alive_lock(const char instance[INSTANCE_MAX], short type)
+{
+    uint32_t hash = 2166136261u;
+
+    for (size_t i = 0; i < INSTANCE_MAX && instance[i]; i++)
+        hash = (hash ^ (uint8_t)instance[i]) * 16777619u;
+    return (struct flock){
+        .l_type = type, .l_whence = SEEK_SET, .l_start = ALIVE_FIRST + hash, .l_len = 1
+    };
+}
 
 static uid_t slot_base(uint32_t slot)
 {
@@ -191,6 +209,37 @@ static int leases_map(struct uid_leases *l, struct abx_err *err)
     return 0;
 }
 
+static int show_alive(struct uid_leases *l, struct abx_err *err)
+{
+    struct flock lock = alive_lock(l->instance, F_RDLCK);
+    struct stat st;
+
+    l->alive_fd = open(l->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (l->alive_fd < 0 || fstat(l->alive_fd, &st) < 0)
+        return err_sys(err, errno, "open '%s'", l->path);
+    if (st.st_dev != l->dev || st.st_ino != l->ino)
+        return err_set(err, ABX_FAILED_PRECONDITION, "'%s' was replaced while in use", l->path);
+    if (fcntl(l->alive_fd, F_OFD_SETLK, &lock) < 0)
+        return err_sys(err, errno, "lock '%s'", l->path);
+    return 0;
+}
+
+/* Does a process hold the lock of that instance? Our own counts as well. */
+static int is_alive(const struct uid_leases *l, const char instance[INSTANCE_MAX], bool *ret,
+                    struct abx_err *err)
+{
+    struct flock lock = alive_lock(instance, F_WRLCK);
+
+    if (memcmp(instance, l->instance, INSTANCE_MAX) == 0) {
+        *ret = true;
+        return 0;
+    }
+    if (fcntl(l->alive_fd, F_OFD_GETLK, &lock) < 0)
+        return err_sys(err, errno, "look at the locks of '%s'", l->path);
+    *ret = lock.l_type != F_UNLCK;
+    return 0;
+}
+
 static int make_parent(const char *path, struct abx_err *err)
 {
     _cleanup_(freep) char *dir = strdup(path);
@@ -219,6 +268,7 @@ int uid_leases_open(const char *path, const char *instance, struct uid_leases **
     l = calloc(1, sizeof *l);
     if (!l)
         return err_oom(err);
+    l->alive_fd = -EBADF;
     memcpy(l->instance, instance, n);
     l->path = strdup(path);
     if (!l->path)
@@ -230,6 +280,8 @@ int uid_leases_open(const char *path, const char *instance, struct uid_leases **
         r = make_parent(path, err);
     if (r == 0)
         r = leases_map(l, err);
+    if (r == 0)
+        r = show_alive(l, err);
     if (r < 0)
         return r;
     *ret = TAKE_PTR(l);
@@ -242,6 +294,7 @@ void uid_leases_free(struct uid_leases *l)
         return;
     if (l->map)
         (void)munmap(l->map, sizeof *l->map);
+    fd_close(l->alive_fd);
     free(l->path);
     free(l);
 }
@@ -304,7 +357,7 @@ static int find_busy(bool busy[UID_RANGE_COUNT], struct abx_err *err)
     return errno ? err_sys(err, errno, "read '/proc'") : 0;
 }
 
-/* Released ranges without a process become free. */
+/* Released ranges, and those of dead instances, become free where no process has a uid of them. */
 static int sweep(struct uid_leases *l, struct abx_err *err)
 {
     _cleanup_(freep) bool *busy = calloc(UID_RANGE_COUNT, sizeof *busy);
@@ -313,12 +366,18 @@ static int sweep(struct uid_leases *l, struct abx_err *err)
     if (!busy)
         return err_oom(err);
     r = find_busy(busy, err);
-    if (r < 0)
-        return r;
-    for (uint32_t i = 0; i < UID_RANGE_COUNT; i++)
-        if (l->map->slots[i].state == SLOT_RELEASED && !busy[i])
-            l->map->slots[i].state = SLOT_FREE;
-    return 0;
+    for (uint32_t i = 0; i < UID_RANGE_COUNT && r == 0; i++) {
+        struct lease_slot *s = &l->map->slots[i];
+        bool is_held = false;
+
+        if (busy[i] || s->state == SLOT_FREE)
+            continue;
+        if (s->state == SLOT_LEASED)
+            r = is_alive(l, s->instance, &is_held, err);
+        if (r == 0 && !is_held)
+            s->state = SLOT_FREE;
+    }
+    return r;
 }
 
 static bool find_free(const struct uid_leases *l, uint32_t *ret)

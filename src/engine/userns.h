@@ -3,6 +3,11 @@
  * Ranges of 65,536 host uids from 1879048192 up to 2147352575, minus /etc/subuid and /etc/subgid,
  * leased in one flock-ed host-wide file (/run/abx/uid-ranges) so that several services share a
  * machine. A range is given out again only when no process has a uid of it.
+ *
+ * An instance is alive while a process has its struct uid_leases open (a lock in the file, shared by
+ * forked copies). When all ranges are held, those of instances that are not, and that no process
+ * has a uid of, are taken back: an instance that was down must look with uid_lease_each which ranges
+ * it still has.
  */
 #pragma once
 

@@ -147,6 +147,31 @@ static void exhausted_ranges_are_found_again(void **state)
     uid_leases_free(l);
 }
 
+static void ranges_of_dead_instances_are_taken_back(void **state)
+{
+    const struct fixture *f = *state;
+    struct uid_leases *dead = must_open(f, "dead"), *idle = must_open(f, "idle"), *a;
+    uid_t dead_base = must_take(dead), idle_base = must_take(idle), last = 0;
+    struct abx_err err = { 0 };
+    struct seen seen = { 0 };
+
+    uid_leases_free(dead);
+    a = must_open(f, "a");
+    for (uid_t base = 0; uid_lease_take(a, &base, &err) == 0;)
+        last = base;
+    assert_int_equal(err.code, ABX_RESOURCE_EXHAUSTED);
+    assert_int_equal(last, dead_base); /* only when nothing else was left, and `idle`'s never */
+    assert_int_equal(uid_lease_each(idle, note, &seen, NULL), 0);
+    assert_true(seen.n == 1 && seen.base[0] == idle_base);
+    dead = must_open(f, "dead");
+    seen.n = 0;
+    assert_int_equal(uid_lease_each(dead, note, &seen, NULL), 0);
+    assert_int_equal(seen.n, 0);
+    uid_leases_free(dead);
+    uid_leases_free(idle);
+    uid_leases_free(a);
+}
+
 static void forked_workers_exclude_each_other(void **state)
 {
     const struct fixture *f = *state;
@@ -206,6 +231,7 @@ int main(void)
         cmocka_unit_test(subids_take_what_they_overlap),
         cmocka_unit_test_setup_teardown(ranges_are_distinct_and_kept_per_instance, setup, teardown),
         cmocka_unit_test_setup_teardown(exhausted_ranges_are_found_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(ranges_of_dead_instances_are_taken_back, setup, teardown),
         cmocka_unit_test_setup_teardown(forked_workers_exclude_each_other, setup, teardown),
         cmocka_unit_test_setup_teardown(foreign_files_are_refused, setup, teardown),
     };
