@@ -37,7 +37,9 @@ static inline bool slice_eq_str(struct slice a, const char *s)
 }
 static inline bool slice_ieq_str(struct slice a, const char *s)
 {
-    return slice_ieq(a, slice_str(s));
+    struct slice b = slice_str(s);
+
+    return a.n == b.n && slice_ieq(a, b);
 }
 bool slice_starts_with(struct slice a, const char *prefix);
 /* Drops spaces and tabs at both ends. */

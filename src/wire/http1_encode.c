@@ -142,11 +142,13 @@ size_t http1_chunk_begin(char to[19], size_t n)
 /* Fields about one connection only, whatever Connection lists (RFC 9110 7.6.1). */
 static bool is_always_dropped(struct slice name)
 {
-    static const char *const names[] = { "connection", "keep-alive", "transfer-encoding",
-                                         "te",         "trailer",    "upgrade" };
+    static const struct slice names[] = {
+        SLICE_LIT("connection"), SLICE_LIT("keep-alive"), SLICE_LIT("transfer-encoding"),
+        SLICE_LIT("te"),         SLICE_LIT("trailer"),    SLICE_LIT("upgrade"),
+    };
 
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        if (slice_ieq_str(name, names[i]))
+        if (name.n == names[i].n && slice_ieq(name, names[i]))
             return true;
     return name.n >= 6 && slice_ieq_str(slice_of(name.p, 6), "proxy-");
 }

@@ -447,7 +447,7 @@ const struct http1_field *http1_head_find(const struct http1_head *head, const c
     struct slice wanted = slice_str(name);
 
     for (size_t i = 0; i < head->n_fields; i++)
-        if (slice_ieq(head->fields[i].name, wanted))
+        if (head->fields[i].name.n == wanted.n && slice_ieq(head->fields[i].name, wanted))
             return &head->fields[i];
     return NULL;
 }
