@@ -20,6 +20,7 @@
 #define READS_PER_EVENT 4
 #define STEPS_PER_EVENT 16
 #define WRITE_NOW_MIN 8192u
+#define PARSERS_KEPT 32
 
 enum conn_state {
     CONN_IDLE,
@@ -64,6 +65,26 @@ struct http_conn {
     bool wants_writable;
     bool is_eof, is_hangup, is_gone;
 };
+
+/* Parsers that no connection needs at the moment, for all connections of the process (one loop). */
+static struct http1_parser *spare_parsers[PARSERS_KEPT];
+static size_t n_spare_parsers;
+
+static struct http1_parser *take_parser(void)
+{
+    return n_spare_parsers > 0 ? spare_parsers[--n_spare_parsers]
+                               : http1_parser_new(HTTP1_RESPONSE);
+}
+
+static void give_parser(struct http1_parser *parser)
+{
+    if (!parser || !http1_parser_is_idle(parser) || n_spare_parsers == PARSERS_KEPT) {
+        http1_parser_free(parser);
+        return;
+    }
+    http1_parser_shrink(parser);
+    spare_parsers[n_spare_parsers++] = parser;
+}
 
 static void conn_on_event(struct sock *sock, unsigned what);
 
@@ -215,15 +236,20 @@ int http_conn_request(struct http_conn *c, struct slice method, struct slice tar
 {
     int r;
 
+    bool is_idempotent = slice_eq_str(method, "GET") || slice_eq_str(method, "HEAD") ||
+                         slice_eq_str(method, "OPTIONS");
+
     if (c->state != CONN_IDLE)
         return err_set(err, ABX_FAILED_PRECONDITION, "the connection is not idle");
-    if (c->is_eof || is_stale(c))
+    /* One that may be repeated is cheaper sent without looking. */
+    if (c->is_eof || ((!is_idempotent || length != 0) && is_stale(c)))
         return err_set(err, ABX_UNAVAILABLE, "the server has closed the connection");
     if (!c->parser)
-        c->parser = http1_parser_new(HTTP1_RESPONSE);
+        c->parser = take_parser();
     if (!c->parser)
         return err_oom(err);
     conn_renew(c);
+    sock_expect_head(&c->sock);
     c->left = length;
     r = put_request(c, method, target, fields, n_fields, err);
     if (r == 0 && put_framing(c, method) != BUF_OK)
@@ -234,8 +260,7 @@ int http_conn_request(struct http_conn *c, struct slice method, struct slice tar
     }
     if (slice_eq_str(method, "HEAD"))
         http1_parser_expect_no_body(c->parser);
-    c->is_idempotent = slice_eq_str(method, "GET") || slice_eq_str(method, "HEAD") ||
-                       slice_eq_str(method, "OPTIONS");
+    c->is_idempotent = is_idempotent;
     c->sent_before = c->sock.sent;
     c->events = events;
     c->user = user;
@@ -326,7 +351,8 @@ static void conn_done(struct http_conn *c, const struct abx_err *why, bool is_re
     c->state = is_reusable ? CONN_IDLE : CONN_OVER;
     if (is_reusable) {
         c->is_reused = true;
-        http1_parser_free(TAKE_PTR(c->parser));
+        give_parser(TAKE_PTR(c->parser));
+        sock_shrink(&c->sock);
     }
     if (events)
         events->on_done(c->user, c, why, is_reusable, is_safe);

@@ -52,7 +52,8 @@ bool http_conn_is_connected(const struct http_conn *c);
 /* Starts a request on a new or idle connection. `length`: body bytes, HTTP_LENGTH_UNKNOWN =
  * chunked. Fields are copied; Content-Length, Transfer-Encoding and Connection are added here, so
  * hop-by-hop fields but Upgrade are refused. UNAVAILABLE: the server has closed the idle connection
- * meanwhile, nothing was sent, free it and take another. */
+ * meanwhile, nothing was sent, free it and take another (bodiless GET, HEAD and OPTIONS: not looked
+ * for, on_done says that they are safe to retry). */
 int http_conn_request(struct http_conn *c, struct slice method, struct slice target,
                       const struct http1_field *fields, size_t n_fields, uint64_t length,
                       const struct http_conn_events *events, void *user, struct abx_err *err);

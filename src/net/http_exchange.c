@@ -131,6 +131,7 @@ int http_exchange_respond(struct http_exchange *ex, int status, const struct htt
     int r;
 
     assert(!ex->is_responding && status >= 200);
+    sock_expect_head(&ex->session->sock);
     if (http1_status_line(out, status) != BUF_OK)
         r = err_set(err, ABX_INVALID_ARGUMENT, "status %d cannot be sent", status);
     else

@@ -157,6 +157,7 @@ static void session_idle(struct session *s)
 {
     s->state = SESSION_OPEN;
     server_give_parser(s->server, TAKE_PTR(s->parser));
+    sock_shrink(&s->sock);
     s->head_at = 0;
     s->progress_at = sock_now(&s->sock);
     if (s->server->is_stopping)

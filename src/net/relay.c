@@ -91,7 +91,7 @@ static const struct http_exchange_events client_events = { client_body, client_w
 static bool is_overridden(const struct http1_head *head, const struct http1_field *field)
 {
     for (size_t i = 0; i < head->n_fields; i++)
-        if (slice_ieq(head->fields[i].name, field->name))
+        if (head->fields[i].name.n == field->name.n && slice_ieq(head->fields[i].name, field->name))
             return true;
     return false;
 }

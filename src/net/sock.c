@@ -9,6 +9,7 @@
 #include "base/fd.h"
 
 #define PARTS_MAX 8
+#define HEAD_USUAL 1000u
 
 /* Shared by all sockets: a read and the handling of its bytes never nest on one loop. */
 static uint8_t scratch[SOCK_READ_MAX];
@@ -218,6 +219,18 @@ void sock_flush(struct sock *s)
         s->is_blocked = false;
     /* A burst may have grown it; between bursts nothing is held. */
     if (s->out.len == 0 && s->out.cap > 4096)
+        buf_done(&s->out);
+}
+
+void sock_expect_head(struct sock *s)
+{
+    if (!s->out.mem)
+        (void)buf_reserve(&s->out, HEAD_USUAL, NULL);
+}
+
+void sock_shrink(struct sock *s)
+{
+    if (s->out.len == 0)
         buf_done(&s->out);
 }
 

@@ -62,6 +62,10 @@ ssize_t sock_read(struct sock *s, struct slice *ret);
  * kept in s->error and kick the owner. `is_now` false: small pieces only join the queue and the
  * owner is kicked to flush them, so that a head and what follows it leave in one write. */
 void sock_write(struct sock *s, const struct slice *parts, size_t n_parts, bool is_now);
+/* Room for a usual head in one piece; failing is fine. */
+void sock_expect_head(struct sock *s);
+/* Frees the queue's memory if it is empty: for idle connections. */
+void sock_shrink(struct sock *s);
 /* Writes the queue as far as the kernel takes it. */
 void sock_flush(struct sock *s);
 /* One on_event with SOCK_KICKED, soon. */

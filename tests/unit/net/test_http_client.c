@@ -350,6 +350,20 @@ static void stale_connections_take_no_request(void **state)
     stop();
 }
 
+/* One that may be repeated is sent without looking, and said to be safe. */
+static void stale_connections_fail_gets_safely(void **state)
+{
+    (void)state;
+    start();
+    exchange_once();
+    fd_close(TAKE_FD(server));
+    request("GET", 0);
+    RUN_UNTIL(seen.dones == 2);
+    assert_int_equal(seen.code, ABX_UNAVAILABLE);
+    assert_true(seen.is_safe);
+    stop();
+}
+
 /* What a reused connection may retry when it ends without a response. */
 static void only_certain_failures_are_safe_to_retry(void **state)
 {
@@ -611,6 +625,7 @@ int main(void)
         T(silent_servers_have_a_deadline),
         T(idle_connections_tell_their_end),
         T(stale_connections_take_no_request),
+        T(stale_connections_fail_gets_safely),
         T(only_certain_failures_are_safe_to_retry),
         T(queue_is_bounded_and_pushes_back),
         T(paused_readers_push_back),
