@@ -4,12 +4,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "e2b/ids.h"
+#include "base/fd.h"
+#include "base/str.h"
 
 #define PORT_MARK "${PORT}"
 #define TEXT_MAX 8192u
+#define ID_BYTES 16
+#define MASK_MAX 512
 
-void request_id_get(const struct http1_head *head, char to[REQUEST_ID_SIZE])
+void request_id_get(struct id_source *ids, const struct http1_head *head, char to[REQUEST_ID_SIZE])
 {
     struct slice id = http1_head_value(head, "abx-request-id");
     bool is_good = id.n > 0 && id.n <= REQUEST_ID_MAX;
@@ -25,16 +28,28 @@ void request_id_get(const struct http1_head *head, char to[REQUEST_ID_SIZE])
         to[id.n] = '\0';
         return;
     }
-    uuid_new(to);
+    if (ids->left < ID_BYTES) {
+        random_bytes(ids->bytes, sizeof(ids->bytes));
+        ids->left = sizeof(ids->bytes);
+    }
+    ids->left -= ID_BYTES;
+    hex_encode(ids->bytes + ids->left, ID_BYTES, to);
 }
 
 static bool is_ours(struct slice name)
 {
-    static const char *const names[] = { "abx-request-id",   "x-forwarded-for", "x-forwarded-proto",
-                                         "x-forwarded-host", "content-length",  "expect" };
+    static const struct slice names[] = {
+        SLICE_LIT("abx-request-id"),
+        SLICE_LIT("x-forwarded-for"),
+        SLICE_LIT("x-forwarded-proto"),
+        SLICE_LIT("x-forwarded-host"),
+        SLICE_LIT("content-length"),
+        SLICE_LIT("expect"),
+        SLICE_LIT("host"),
+    };
 
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        if (slice_ieq_str(name, names[i]))
+        if (name.n == names[i].n && slice_ieq(name, names[i]))
             return true;
     return false;
 }
@@ -83,7 +98,7 @@ static void add_forwarded(const struct http_exchange *ex, struct slice host,
     struct slice given_host =
         is_proxy ? http1_head_value(head, "x-forwarded-host") : (struct slice){ 0 };
 
-    if (before.n > 0 && before.n < FORWARDED_FOR_MAX) {
+    if (before.n > 0 && before.n + peer.n + 2 < FORWARDED_FOR_MAX) {
         size_t at = f->text.len;
 
         (void)keep(f, before, SLICE_LIT(", "));
@@ -101,12 +116,13 @@ int upstream_fields_make(const struct http_exchange *ex, const char *request_id,
 {
     const struct http1_head *head = http_exchange_head(ex);
     struct slice host = head->host;
+    bool has_text = *mask_host || http1_head_find(head, "x-forwarded-for");
 
     ret->n = 0;
     buf_init(&ret->text, TEXT_MAX);
-    if (!buf_reserve(&ret->text, FORWARDED_FOR_MAX + 1024, NULL))
+    if (has_text && !buf_reserve(&ret->text, FORWARDED_FOR_MAX + MASK_MAX + 64, NULL))
         return err_oom(err);
-    if (*mask_host && strlen(mask_host) < 512)
+    if (*mask_host && strlen(mask_host) <= MASK_MAX)
         host = masked_host(ret, mask_host, port);
     add(ret, SLICE_LIT("Host"), host);
     for (size_t i = 0; i < head->n_fields; i++) {
@@ -114,8 +130,7 @@ int upstream_fields_make(const struct http_exchange *ex, const char *request_id,
         bool is_upgrade =
             allow_upgrade && head->is_upgrade && slice_ieq_str(field->name, "upgrade");
 
-        if (is_ours(field->name) || slice_ieq_str(field->name, "host") ||
-            (!is_upgrade && http1_head_is_hop_by_hop(head, field->name)))
+        if (is_ours(field->name) || (!is_upgrade && http1_head_is_hop_by_hop(head, field->name)))
             continue;
         add(ret, field->name, field->value);
     }

@@ -15,8 +15,14 @@ struct upstream_fields {
     struct buf text; /* what the slices of our own fields point to */
 };
 
-/* The client's Abx-Request-Id when it is 1..128 of [A-Za-z0-9._-], else a new UUID. */
-void request_id_get(const struct http1_head *head, char to[REQUEST_ID_SIZE]);
+/* Randomness for ids, fetched for many at once. Zeroed is its first state. */
+struct id_source {
+    uint8_t bytes[1024];
+    size_t left;
+};
+
+/* The client's Abx-Request-Id when it is 1..128 of [A-Za-z0-9._-], else a new one of 32 hex digits. */
+void request_id_get(struct id_source *ids, const struct http1_head *head, char to[REQUEST_ID_SIZE]);
 
 /* The client's fields without those of its connection, then X-Forwarded-For, -Proto and -Host and
  * Abx-Request-Id. What a client on this machine (a TLS proxy) says in X-Forwarded-* is kept, what

@@ -249,7 +249,8 @@ int gateway_new(const struct gateway_opts *opts, struct gateway **ret, struct ab
     if (g->opts.wait_ms == 0)
         g->opts.wait_ms = DEFAULT_WAIT_MS;
     wait_list_init(&g->waits, g->opts.loop);
-    idle_pool_init(&g->control_idle, &g->waits, CONTROL_IDLE_MAX, CONTROL_IDLE_MS);
+    g->idle_limit.max = g->opts.max_connections / 2 + CONTROL_IDLE_MAX;
+    idle_pool_init(&g->control_idle, &g->waits, &g->idle_limit, CONTROL_IDLE_MAX, CONTROL_IDLE_MS);
     r = gateway_start(g, err);
     if (r < 0) {
         gateway_close(g);

@@ -8,9 +8,10 @@ struct idle {
     struct idle *prev, *next;
 };
 
-void idle_pool_init(struct idle_pool *p, struct wait_list *waits, size_t max, uint32_t ttl_ms)
+void idle_pool_init(struct idle_pool *p, struct wait_list *waits, struct idle_limit *limit,
+                    size_t max, uint32_t ttl_ms)
 {
-    *p = (struct idle_pool){ .max = max, .ttl_ms = ttl_ms, .waits = waits };
+    *p = (struct idle_pool){ .max = max, .ttl_ms = ttl_ms, .waits = waits, .limit = limit };
 }
 
 /* Out of the pool; the connection is the caller's. */
@@ -26,6 +27,7 @@ static struct http_conn *idle_remove(struct idle *i)
     if (i->next)
         i->next->prev = i->prev;
     i->pool->n--;
+    i->pool->limit->n--;
     http_conn_set_idle_close(conn, NULL, NULL);
     free(i);
     return conn;
@@ -50,7 +52,8 @@ void idle_pool_clear(struct idle_pool *p)
 
 void idle_pool_put(struct idle_pool *p, struct http_conn *conn)
 {
-    struct idle *i = p->n < p->max ? calloc(1, sizeof(*i)) : NULL;
+    bool has_place = p->n < p->max && p->limit->n < p->limit->max;
+    struct idle *i = has_place ? calloc(1, sizeof(*i)) : NULL;
 
     if (!i) {
         http_conn_free(conn);
@@ -63,6 +66,7 @@ void idle_pool_put(struct idle_pool *p, struct http_conn *conn)
         i->next->prev = i;
     p->first = i;
     p->n++;
+    p->limit->n++;
     wait_start(p->waits, &i->wait, p->ttl_ms, on_expired);
     http_conn_set_idle_close(conn, on_peer_close, i);
 }

@@ -62,7 +62,9 @@ struct gateway {
     struct ipc_client *control, *engine;
     struct table table;
     struct wait_list waits;
+    struct idle_limit idle_limit; /* of all pools */
     struct idle_pool control_idle;
+    struct id_source ids;
     struct request *requests; /* all */
     bool is_closing;
 };

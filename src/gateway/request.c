@@ -561,7 +561,7 @@ void request_begin(void *user, struct http_exchange *ex)
     if (r->next)
         r->next->prev = r;
     g->requests = r;
-    request_id_get(head, r->request_id);
+    request_id_get(&g->ids, head, r->request_id);
     answer_fields_set(r);
     http_exchange_begin(ex, &own_events, r);
     if (slice_eq_str(head->method, "OPTIONS")) {

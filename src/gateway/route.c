@@ -17,11 +17,13 @@ static const char *const envd_services[] = { "/process.Process/", "/filesystem.F
 /* Fields of that name; *ret_value is the first one's value. */
 static size_t count_fields(const struct http1_head *head, const char *name, struct slice *ret_value)
 {
+    struct slice wanted = slice_str(name);
     size_t n = 0;
 
     *ret_value = (struct slice){ 0 };
     for (size_t i = 0; i < head->n_fields; i++)
-        if (slice_ieq_str(head->fields[i].name, name) && n++ == 0)
+        if (head->fields[i].name.n == wanted.n && slice_ieq(head->fields[i].name, wanted) &&
+            n++ == 0)
             *ret_value = head->fields[i].value;
     return n;
 }

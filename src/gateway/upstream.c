@@ -14,7 +14,7 @@
 #define SOCKETS_ASKED 4
 #define SOCKETS_ASKED_MAX 16
 #define ENGINE_TIMEOUT_MS 5000
-#define IDLE_MAX 32
+#define IDLE_MAX 256         /* for one port */
 #define ENVD_IDLE_MS 300000u /* envd keeps idle connections for 620 s */
 #define OTHER_IDLE_MS 4000u  /* common servers close them after 5 s */
 #define CONNECT_TIMEOUT_MS 5000u
@@ -65,7 +65,7 @@ static struct port *port_get(struct gateway *g, struct row *row, uint16_t number
     p->g = g;
     p->number = number;
     p->waiting_tail = &p->waiting;
-    idle_pool_init(&p->idle, &g->waits, IDLE_MAX,
+    idle_pool_init(&p->idle, &g->waits, &g->idle_limit, IDLE_MAX,
                    number == ENVD_PORT ? ENVD_IDLE_MS : OTHER_IDLE_MS);
     p->next = row->ports->first;
     row->ports->first = p;
