@@ -28,7 +28,7 @@
 struct options {
     const char *data_dir, *engine_sock, *domain, *origin, *instance;
     uint64_t http_fd, table_fd, admin_fd, uid, gid, gateway_uid;
-    bool has_http, has_table, has_admin_fd, has_uid, has_gid, has_gateway, is_admin, no_seccomp;
+    bool has_http, has_table, has_admin_fd, has_uid, has_gid, has_gateway, is_admin;
     uint64_t max_timeout_s, cpu, memory, disk, max_cpu, max_memory, max_disk, max_sandboxes;
 };
 
@@ -65,7 +65,7 @@ enum {
     OPT_MAX_DISK,
     OPT_MAX_SANDBOXES,
     OPT_ADMIN,
-    OPT_NO_SECCOMP,
+
     OPT_HELP
 };
 
@@ -90,7 +90,6 @@ static const struct option longopts[] = {
     { "max-disk", required_argument, NULL, OPT_MAX_DISK },
     { "max-sandboxes", required_argument, NULL, OPT_MAX_SANDBOXES },
     { "admin", no_argument, NULL, OPT_ADMIN },
-    { "no-seccomp", no_argument, NULL, OPT_NO_SECCOMP },
     { "help", no_argument, NULL, OPT_HELP },
     { 0 },
 };
@@ -110,8 +109,7 @@ static const char help[] =
     "10240)\n"
     "  --max-cpu N, --max-memory MB, --max-disk MB   most that can be asked for (8, 8192, 51200)\n"
     "  --max-sandboxes N        at the same time per team (no limit)\n"
-    "  --admin                  run one operation of the admin socket on the database\n"
-    "  --no-seccomp             no system call filter (for sanitizers)\n";
+    "  --admin                  run one operation of the admin socket on the database\n";
 
 static int parse_number(const char *text, uint64_t max, uint64_t *ret, struct abx_err *err)
 {
@@ -175,9 +173,6 @@ static int parse_option(struct options *o, int c, struct abx_err *err)
         return parse_number(optarg, INT32_MAX, &o->max_sandboxes, err);
     case OPT_ADMIN:
         o->is_admin = true;
-        return 0;
-    case OPT_NO_SECCOMP:
-        o->no_seccomp = true;
         return 0;
     default:
         return err_set(err, ABX_INVALID_ARGUMENT, "see --help");
@@ -345,7 +340,7 @@ static int serve(struct service *s, const struct options *o, struct abx_err *err
         r = table_listen(s->control.table, (int)o->table_fd, uids, ARRAY_SIZE(uids), err);
     if (r == 0)
         r = admin_listen(&s->control, (int)o->admin_fd, uids, 2, &s->admin, err);
-    if (r == 0 && !o->no_seccomp)
+    if (r == 0)
         r = seccomp_load_filter(err);
     if (r < 0)
         return r;

@@ -830,6 +830,7 @@ static void kills_wait_for_the_driver(void **state)
     w.fake.is_up = true;
     lifecycle_driver_up(w.lifecycle);
     assert_int_equal(w.fake.n_kills, 1);
+    end_list(NULL, 0, false);
     assert_true(run_until(settle, id));
     assert_int_equal(k.n, 1);
     assert_true(k.existed);
