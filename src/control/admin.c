@@ -230,7 +230,7 @@ static void on_templates(void *user, const struct abx_err *failure)
     for (size_t i = 0; i < templates_count(p->c->templates); i++) {
         const struct template_entry *e = templates_at(p->c->templates, i);
 
-        if (e->is_present)
+        if (e->is_present && e->tag[0])
             (void)json_array_append_new(
                 list, json_pack("{s:s,s:s,s:s,s:s,s:s,s:o,s:I,s:s}", "name", e->name, "id", e->id,
                                 "tag", e->tag, "build", e->build_id, "digest", e->digest,

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/str.h"
+#include "e2b/tokens.h"
 
 #define ENTRIES_MAX 10000u
 
@@ -57,6 +58,7 @@ static void load_row(void *user, const struct store_template *row)
     (void)snprintf(e->tag, sizeof e->tag, "%s", row->tag);
     (void)snprintf(e->build_id, sizeof e->build_id, "%s", row->build_id);
     (void)snprintf(e->digest, sizeof e->digest, "%s", row->digest);
+    (void)snprintf(e->written_digest, sizeof e->written_digest, "%s", row->digest);
     e->created_ms = row->created_ms;
 }
 
@@ -133,7 +135,67 @@ static void put_row(struct templates *t, const struct template_entry *e)
         on_put(NULL, &err);
 }
 
-/* One template of the driver: a new name gets an id, a new digest a build. */
+/* A build id follows from template and digest, so that a template that goes back to an older build
+ * has that build's id again. */
+static void make_build_id(struct template_entry *e)
+{
+    char text[sizeof e->id + sizeof e->digest + 1], hash[TOKEN_SIZE];
+
+    (void)snprintf(text, sizeof text, "%s:%s", e->id, e->digest);
+    sha256_hex(slice_str(text), hash);
+    hash[12] = '8'; /* version: by a hash of our own (RFC 9562 5.8) */
+    hash[16] = "89ab"[hash[16] % 4];
+    (void)snprintf(e->build_id, sizeof e->build_id, "%.8s-%.4s-%.4s-%.4s-%.12s", hash, hash + 8,
+                   hash + 12, hash + 16, hash + 20);
+}
+
+static struct template_entry *find_older(const struct templates *t, const char *name,
+                                         const char *digest)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (t->entries[i].tag[0] == '\0' && strcmp(t->entries[i].name, name) == 0 &&
+            strcmp(t->entries[i].digest, digest) == 0)
+            return &t->entries[i];
+    return NULL;
+}
+
+static void fill(struct template_entry *e, const struct driver_template *d)
+{
+    e->is_present = true;
+    e->is_listed = true;
+    e->created_ms = d->created_ms;
+    e->size_bytes = d->size_bytes;
+    (void)snprintf(e->suite, sizeof e->suite, "%s", d->suite);
+    (void)snprintf(e->digest, sizeof e->digest, "%s", d->digest);
+    make_build_id(e);
+}
+
+/* Of several builds of one name the newest has the tag; the others are found by digest only. `e` has
+ * been filled from this listing already. True when `d` is to take its place. */
+static bool is_newer(const struct template_entry *e, const struct driver_template *d)
+{
+    return d->created_ms != e->created_ms ? d->created_ms > e->created_ms
+                                          : strcmp(d->digest, e->digest) > 0;
+}
+
+static void keep_older(struct templates *t, const char *id, const char *name,
+                       const struct driver_template *d)
+{
+    struct template_entry *e = find_older(t, name, d->digest);
+
+    if (!e)
+        e = append(t);
+    if (!e) {
+        log_error("no memory for a template", "name", d->name, NULL);
+        return;
+    }
+    (void)snprintf(e->id, sizeof e->id, "%s", id);
+    memcpy(e->team, t->team, sizeof e->team);
+    (void)snprintf(e->name, sizeof e->name, "%s", name);
+    fill(e, d);
+}
+
+/* One template of the driver: a new name gets an id. */
 static void take_in(struct templates *t, const struct driver_template *d)
 {
     struct template_ref ref;
@@ -156,16 +218,20 @@ static void take_in(struct templates *t, const struct driver_template *d)
         memcpy(e->name, ref.alias, sizeof e->name);
         (void)snprintf(e->tag, sizeof e->tag, "%s", NAME_DEFAULT_TAG);
     }
-    e->is_present = true;
-    e->is_listed = true;
-    e->size_bytes = d->size_bytes;
-    (void)snprintf(e->suite, sizeof e->suite, "%s", d->suite);
-    if (strcmp(e->digest, d->digest) == 0)
+    if (e->is_listed) {
+        struct template_entry was = *e;
+        struct driver_template older = { was.name, was.digest, was.created_ms, was.size_bytes,
+                                         was.suite };
+
+        if (!is_newer(e, d)) {
+            keep_older(t, was.id, was.name, d);
+            return;
+        }
+        fill(e, d);
+        keep_older(t, was.id, was.name, &older);
         return;
-    (void)snprintf(e->digest, sizeof e->digest, "%s", d->digest);
-    e->created_ms = d->created_ms;
-    uuid_new(e->build_id);
-    put_row(t, e);
+    }
+    fill(e, d);
 }
 
 static void end_asking(struct templates *t, const struct abx_err *failure)
@@ -174,8 +240,16 @@ static void end_asking(struct templates *t, const struct abx_err *failure)
 
     t->waiters = NULL;
     t->is_asking = false;
-    for (size_t i = 0; i < t->n && !failure; i++)
-        t->entries[i].is_present = t->entries[i].is_listed;
+    for (size_t i = 0; i < t->n && !failure; i++) {
+        struct template_entry *e = &t->entries[i];
+
+        e->is_present = e->is_listed;
+        /* In the database only tagged ones, and only when they changed. */
+        if (e->tag[0] && strcmp(e->written_digest, e->digest) != 0) {
+            put_row(t, e);
+            memcpy(e->written_digest, e->digest, sizeof e->digest);
+        }
+    }
     if (!failure)
         t->asked_ns = time_mono_ns();
     while (w) {
@@ -245,7 +319,8 @@ static const struct template_entry *find_exact(const struct templates *t, struct
     for (size_t i = 0; i < t->n; i++) {
         const struct template_entry *e = &t->entries[i];
 
-        if (e->is_present && (slice_eq_str(text, e->id) || slice_eq_str(text, e->digest)))
+        if (e->is_present &&
+            ((e->tag[0] && slice_eq_str(text, e->id)) || slice_eq_str(text, e->digest)))
             return e;
     }
     return NULL;
@@ -269,7 +344,8 @@ int templates_resolve(const struct templates *t, struct slice text,
     tag = ref.tag[0] ? ref.tag : NAME_DEFAULT_TAG;
     for (size_t i = 0; i < t->n; i++) {
         e = &t->entries[i];
-        if (!e->is_present || (ref.namespace_[0] && strcmp(ref.namespace_, t->team_slug) != 0) ||
+        if (!e->is_present || !e->tag[0] ||
+            (ref.namespace_[0] && strcmp(ref.namespace_, t->team_slug) != 0) ||
             (strcmp(e->name, ref.alias) != 0 && strcmp(e->id, ref.alias) != 0))
             continue;
         has_name = true;

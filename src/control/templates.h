@@ -15,14 +15,15 @@ struct template_entry {
     char id[24]; /* 20 characters of [a-z0-9] */
     char team[UUID_SIZE];
     char name[NAME_PART_SIZE];
-    char tag[NAME_PART_SIZE];
+    char tag[NAME_PART_SIZE]; /* empty: an older build, found by its digest only */
     char build_id[UUID_SIZE];
     char digest[130];
     int64_t created_ms; /* of the build */
     uint64_t size_bytes;
     char suite[64];
-    bool is_present; /* the driver has it; true until it is asked */
-    bool is_listed;  /* by the answer that is being read */
+    bool is_present;          /* the driver has it; true until it is asked */
+    char written_digest[130]; /* of the database's row */
+    bool is_listed;           /* by the answer that is being read */
 };
 
 struct templates;

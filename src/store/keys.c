@@ -150,9 +150,10 @@ static int run_template(struct op *op, struct db *d, struct abx_err *err)
     return db_finish(d,
                      db_bind(d, SQL_TEMPLATE_TAG,
                              "INSERT INTO template_tags (template_id, tag, build_id, created_ms)"
-                             " VALUES ($1, $2, $3, $4) ON CONFLICT (template_id, tag) DO UPDATE"
+                             " VALUES ($1, $2, (SELECT id FROM template_builds WHERE template_id ="
+                             " $1 AND digest = $3), $4) ON CONFLICT (template_id, tag) DO UPDATE"
                              " SET build_id = excluded.build_id, created_ms = excluded.created_ms",
-                             err, "ttti", t->id, t->tag, t->build_id, t->created_ms),
+                             err, "ttti", t->id, t->tag, t->digest, t->created_ms),
                      err);
 }
 

@@ -447,6 +447,16 @@ static void a_tag_moves_to_the_newest_build(void **state)
     assert_string_equal(l.build, "b2");
     assert_string_equal(l.digest, "d2");
     assert_string_equal(l.tag, "default");
+    /* Back to the first: that build has its id already. */
+    t.build_id = "b3";
+    t.digest = "d1";
+    r = (struct result){ 0 };
+    assert_int_equal(store_template_put(store, &t, on_done, &r, &err), 0);
+    wait_for(&r);
+    assert_int_equal(r.code, 0);
+    reopen();
+    assert_int_equal(store_template_load(store, on_template, &l, &err), 0);
+    assert_string_equal(l.build, "b1");
 }
 
 static void values_and_teams_are_made_once(void **state)
