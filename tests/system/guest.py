@@ -232,7 +232,7 @@ class Guest:
                 status = open(f"/proc/{host}/status").read()
                 for task in [host]:
                     todo += map(int, open(f"/proc/{host}/task/{task}/children").read().split())
-            except FileNotFoundError:
+            except (FileNotFoundError, ProcessLookupError):
                 continue
             fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
             found[int(fields["NSpid"].split()[-1])] = (fields["Name"], host)
