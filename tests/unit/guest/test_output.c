@@ -1,0 +1,202 @@
+/* The output log: readers, ring, limits. */
+#include "test.h"
+
+#include <string.h>
+
+#include "guest/daemon/output.h"
+
+static void put(struct output *o, enum output_stream stream, const void *p, size_t n)
+{
+    uint8_t *at = output_reserve(o, n);
+
+    assert_non_null(at);
+    memcpy(at, p, n);
+    output_commit(o, stream, n);
+}
+
+static void put_text(struct output *o, const char *s)
+{
+    put(o, OUTPUT_STDOUT, s, strlen(s));
+}
+
+/* Everything that a reader can have now, as "o:text|e:text|". */
+static const char *take(struct output *o, struct output_reader *r)
+{
+    static char text[1024];
+    enum output_stream stream;
+    struct slice s;
+    size_t n = 0;
+
+    text[0] = '\0';
+    while (output_peek(o, r, &stream, &s)) {
+        text[n++] = "oep"[stream];
+        text[n++] = ':';
+        memcpy(text + n, s.p, s.n);
+        n += s.n;
+        text[n++] = '|';
+        text[n] = '\0';
+        output_advance(o, r);
+    }
+    return text;
+}
+
+static void each_reader_gets_every_record_in_order(void **state)
+{
+    struct output o;
+    struct output_reader a, b;
+    uint64_t dropped;
+
+    output_init(&o);
+    output_attach(&o, &a, &dropped);
+    output_attach(&o, &b, &dropped);
+    put_text(&o, "one");
+    put(&o, OUTPUT_STDERR, "two", 3);
+    assert_string_equal(take(&o, &a), "o:one|e:two|");
+    put(&o, OUTPUT_PTY, "three", 5);
+    assert_string_equal(take(&o, &b), "o:one|e:two|p:three|");
+    assert_string_equal(take(&o, &a), "p:three|");
+    assert_string_equal(take(&o, &a), "");
+    assert_int_equal(o.log.len, 0);
+    assert_null(o.log.mem); /* nothing is kept for a quiet command */
+    output_detach(&o, &a);
+    output_detach(&o, &b);
+    output_done(&o);
+}
+
+static void late_reader_gets_what_comes_next(void **state)
+{
+    struct output o;
+    struct output_reader a, b;
+    uint64_t dropped;
+
+    output_init(&o);
+    output_attach(&o, &a, &dropped);
+    put_text(&o, "early");
+    output_attach(&o, &b, &dropped);
+    put_text(&o, "late");
+    assert_string_equal(take(&o, &b), "o:late|");
+    assert_string_equal(take(&o, &a), "o:early|o:late|");
+    output_detach(&o, &a);
+    output_detach(&o, &b);
+    output_done(&o);
+}
+
+static void first_reader_after_none_gets_what_was_kept(void **state)
+{
+    struct output o;
+    struct output_reader a;
+    uint64_t dropped;
+
+    output_init(&o);
+    put_text(&o, "before");
+    output_attach(&o, &a, &dropped);
+    assert_int_equal(dropped, 0);
+    put_text(&o, "taken");
+    assert_string_equal(take(&o, &a), "o:before|o:taken|");
+    put_text(&o, "not taken");
+    output_detach(&o, &a);
+    put_text(&o, "after");
+    output_attach(&o, &a, &dropped);
+    assert_string_equal(take(&o, &a), "o:not taken|o:after|");
+    output_detach(&o, &a);
+    output_done(&o);
+}
+
+static void ring_drops_the_oldest_and_counts(void **state)
+{
+    static uint8_t chunk[OUTPUT_CHUNK_MAX];
+    enum output_stream stream;
+    struct output_reader a;
+    uint64_t dropped, got = 0, total = 0;
+    struct output o;
+    struct slice s;
+
+    output_init(&o);
+    for (unsigned i = 0; i < 100; i++) {
+        memset(chunk, (int)i, sizeof(chunk));
+        put(&o, OUTPUT_STDOUT, chunk, sizeof(chunk));
+        total += sizeof(chunk);
+        assert_true(o.log.len <= OUTPUT_RING_MAX);
+        assert_false(output_is_full(&o));
+    }
+    output_attach(&o, &a, &dropped);
+    while (output_peek(&o, &a, &stream, &s)) {
+        assert_int_equal(s.p[0], (dropped + got) / sizeof(chunk));
+        got += s.n;
+        output_advance(&o, &a);
+    }
+    assert_int_equal(dropped + got, total);
+    assert_true(got > OUTPUT_RING_MAX - 2 * sizeof(chunk));
+    output_detach(&o, &a);
+    output_attach(&o, &a, &dropped);
+    assert_int_equal(dropped, 0); /* told once */
+    output_detach(&o, &a);
+    output_done(&o);
+}
+
+static void reader_far_behind_makes_it_full_until_it_goes_on(void **state)
+{
+    static uint8_t chunk[OUTPUT_CHUNK_MAX];
+    struct output_reader slow, quick;
+    enum output_stream stream;
+    uint64_t dropped;
+    struct output o;
+    struct slice s;
+    unsigned n = 0;
+
+    output_init(&o);
+    output_attach(&o, &slow, &dropped);
+    output_attach(&o, &quick, &dropped);
+    for (; !output_is_full(&o); n++) {
+        put(&o, OUTPUT_STDOUT, chunk, sizeof(chunk));
+        assert_true(output_peek(&o, &quick, &stream, &s));
+        output_advance(&o, &quick);
+    }
+    assert_true(n * sizeof(chunk) > OUTPUT_LAG_MAX - sizeof(chunk));
+    assert_true(n * sizeof(chunk) <= OUTPUT_LAG_MAX + sizeof(chunk));
+    assert_true(output_peek(&o, &slow, &stream, &s));
+    output_advance(&o, &slow);
+    assert_false(output_is_full(&o));
+    put(&o, OUTPUT_STDOUT, chunk, sizeof(chunk));
+    assert_true(output_is_full(&o));
+    output_detach(&o, &slow);
+    assert_false(output_is_full(&o));
+    assert_true(output_peek(&o, &quick, &stream, &s));
+    output_detach(&o, &quick);
+    output_done(&o);
+}
+
+static void memory_ends_where_the_limit_is(void **state)
+{
+    struct output_reader slow;
+    uint64_t dropped;
+    struct output o;
+    unsigned n = 0;
+
+    output_init(&o);
+    output_attach(&o, &slow, &dropped);
+    while (output_reserve(&o, OUTPUT_CHUNK_MAX)) {
+        output_commit(&o, OUTPUT_STDOUT, OUTPUT_CHUNK_MAX);
+        assert_true(++n < 1000);
+    }
+    assert_true(o.log.len >= OUTPUT_LAG_MAX);
+    output_detach(&o, &slow);
+    assert_true(o.log.len <= OUTPUT_RING_MAX);
+    assert_non_null(output_reserve(&o, OUTPUT_CHUNK_MAX));
+    output_commit(&o, OUTPUT_STDOUT, 0);
+    output_done(&o);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_reader_gets_every_record_in_order),
+        cmocka_unit_test(late_reader_gets_what_comes_next),
+        cmocka_unit_test(first_reader_after_none_gets_what_was_kept),
+        cmocka_unit_test(ring_drops_the_oldest_and_counts),
+        cmocka_unit_test(reader_far_behind_makes_it_full_until_it_goes_on),
+        cmocka_unit_test(memory_ends_where_the_limit_is),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
