@@ -1,6 +1,9 @@
 /* test_http_server.c - the server against plain sockets: framing, pipelining, back pressure, close. */
 #include "net_test.h"
 
+#include <sys/resource.h>
+#include <time.h>
+
 #include "net/http_server.h"
 
 struct seen {
@@ -674,6 +677,40 @@ static void connections_over_the_limit_wait(void **state)
     stop(second);
 }
 
+/* Out of descriptors: who waits is served later, and the loop does not spin meanwhile. */
+static void connections_wait_while_descriptors_are_short(void **state)
+{
+    char got[4096] = "";
+    struct rlimit old, low;
+    int fd, next;
+    clock_t cpu;
+    int64_t until;
+
+    (void)state;
+    start();
+    fd = tcp_connect();
+    send_str(fd, GET("/hello"));
+    RUN_UNTIL(seen.requests == 1);
+    fd_close(fd);
+    RUN_UNTIL(http_server_connections(server) == 0);
+    fd = tcp_connect();
+    next = dup(fd);
+    fd_close(next);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    low = (struct rlimit){ (rlim_t)next, old.rlim_max };
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    cpu = clock();
+    until = time_mono_ns() + 150 * NSEC_PER_MSEC;
+    while (time_mono_ns() < until)
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    assert_true(clock() - cpu < CLOCKS_PER_SEC / 20);
+    assert_int_equal(http_server_connections(server), 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+    send_str(fd, GET("/hello"));
+    expect_part(fd, got, sizeof(got), "\r\n\r\nhello");
+    stop(fd);
+}
+
 static void requests_that_nobody_takes_get_an_error(void **state)
 {
     char got[4096] = "";
@@ -783,6 +820,7 @@ int main(void)
         T(deadlines_end_slow_clients),
         T(readers_without_progress_are_cut),
         T(connections_over_the_limit_wait),
+        T(connections_wait_while_descriptors_are_short),
         T(requests_that_nobody_takes_get_an_error),
         T(foreign_fields_cannot_split_the_answer),
         T(stop_lets_requests_finish),
