@@ -45,6 +45,7 @@ void answer_error(struct request *r, int status, int should_retry, const char *m
     _cleanup_(buf_done) struct buf body = BUF_INIT(BODY_MAX);
 
     (void)e2b_error_body(&body, status, message);
+    r->is_failure = status >= 500;
     answer(r, status, should_retry, buf_slice(&body));
 }
 
@@ -57,6 +58,7 @@ void answer_sandbox_error(struct request *r, int status, int should_retry, const
     (void)buf_append_str(&body, ",\"message\":");
     (void)json_string_put(&body, slice_str(message));
     (void)buf_printf(&body, ",\"code\":%d}", status);
+    r->is_failure = status >= 500;
     answer(r, status, should_retry, buf_slice(&body));
 }
 

@@ -45,6 +45,7 @@ struct request {
 
     unsigned n_tries;
     bool is_second_address; /* ::1 after 127.0.0.1 was refused */
+    bool is_failure;        /* of ours: to be logged */
     bool is_broken;         /* it may have reached the sandbox: only the verdict is open */
     bool is_doubted;        /* the table has the sandbox, engine or kernel speak against it */
     bool has_asked;         /* control, after a connection failed */

@@ -49,10 +49,11 @@ static void request_free(struct request *r)
     free(r);
 }
 
-/* One line for each request: warnings for failures of ours, the rest only when asked for. */
+/* One line for each request: warnings for failures of ours, the rest only when asked for. That a
+ * sandbox is gone or its port closed is an answer like any other. */
 static void request_log(const struct request *r, const struct http1_head *head)
 {
-    bool is_bad = r->status == 500 || r->status == 502 || r->status == 503 || r->status == 504;
+    bool is_bad = r->is_failure;
     char status[8], ms[24], method[16], path[256];
 
     if (!r->g->opts.has_access_log && !is_bad && !log_is_on(LOG_DEBUG))

@@ -168,10 +168,6 @@ class Sandbox:
         self.work.put(None)
 
 
-class UnixEchoServer(EchoServer):
-    pass
-
-
 class Control:
     """Table and REST API."""
 
@@ -305,7 +301,6 @@ class World:
         return s
 
     def logged(self):
-        self.log.flush()
         return (self.folder / "gateway.log").read_text()
 
     def close(self):

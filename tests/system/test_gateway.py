@@ -786,13 +786,35 @@ def test_sigterm_lets_requests_end(build_dir, tmp_path):
     assert world.close() == 0
 
 
-def test_failures_are_logged_with_the_request_id_and_without_secrets(world, client):
-    client.request("GET", "/files?signature=v1_geheim", to("inone", **{"Abx-Request-Id": "rid-7",
-                                                                       "X-Access-Token": "geheim"}))
+def lines_of(world, request_id):
+    return [line for line in world.logged().splitlines() if request_id in line]
+
+
+def test_failures_are_logged_with_the_request_id_and_without_secrets(build_dir, tmp_path):
+    world = World(build_dir, tmp_path, "--wait-ms", "100")
+    client = Client(world)
+    secret = {"X-Access-Token": "geheim", "Authorization": "geheim"}
+    assert client.request("GET", "/x", to("inone", **{"Abx-Request-Id": "rid-gone"}, **secret)).status == 502
+    world.control.stop()
+    got = client.request("GET", "/files?signature=v1_geheim", to("inone", **{"Abx-Request-Id": "rid-503"}, **secret))
+    assert got.status == 503
     client.close()
-    deadline = time.monotonic() + 5
-    while "rid-7" not in world.logged() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    line = next(line for line in world.logged().splitlines() if "rid-7" in line)
-    assert "502" in line and "inone" in line
-    assert "geheim" not in world.logged()
+    assert world.close() == 0
+    [line] = lines_of(world, "rid-503")
+    assert "warn" in line and "503" in line and "inone" in line and "/files" in line
+    assert lines_of(world, "rid-gone") == []
+    assert "geheim" not in (tmp_path / "gateway.log").read_text()
+
+
+def test_the_access_log_has_a_line_for_each_request(build_dir, tmp_path):
+    world = World(build_dir, tmp_path, "--access-log")
+    world.sandbox("ia").echo()
+    client = Client(world)
+    client.request("POST", "/p?q=geheim", to("ia", **{"Abx-Request-Id": "rid-1"}), b"x")
+    client.request("GET", "/sandboxes", {"Abx-Request-Id": "rid-2"})
+    client.close()
+    assert world.close() == 0
+    [one], [two] = lines_of(world, "rid-1"), lines_of(world, "rid-2")
+    assert 'method="POST" path="/p" sandbox="ia" status="200"' in one
+    assert 'method="GET" path="/sandboxes" sandbox="-" status="200"' in two
+    assert "geheim" not in one
