@@ -26,7 +26,9 @@ def tools_dir():
 
 @pytest.fixture(scope="session")
 def base_template(build_dir):
-    """The folder of the base template in /var/cache/abx, built when it is missing."""
+    """The folder of the base template (ABX_BASE_TEMPLATE, else in /var/cache/abx, built when it is missing)."""
+    if "ABX_BASE_TEMPLATE" in os.environ:
+        return Path(os.environ["ABX_BASE_TEMPLATE"])
     run = subprocess.run(
         [build_dir / "tests/tools/template_base_tool", f"recipe={ROOT}/share/template/base"],
         stdout=subprocess.PIPE,

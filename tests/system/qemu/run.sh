@@ -25,11 +25,28 @@ tool=/mnt/build/tests/tools/limits_tool
 "$tool" --probe --text --data-dir /var/tmp/data | sed 's/^/# /'
 check "probe: sandboxes can run" "$tool" --probe --data-dir /var/tmp/data
 
-for part in /mnt/parts/*.sh; do
-    [ -e "$part" ] && . "$part"
-done
+# The base template as a template: the disk that is root here, once more, unchanged.
+template=/var/cache/abx/templates/$(cat /mnt/template/name)
+mkdir -p "$template/rootfs"
+cp /mnt/template/template.json "$template"
+check "template: mounted" mount -o ro,noload /dev/vdc "$template/rootfs"
+
+sandbox() {
+    /mnt/build/tests/tools/sandbox_run --layer "$template/rootfs" --work /var/tmp/uppers "$@"
+}
+check "sandbox: layers by path" sandbox --mount string -- /bin/sh -c 'id && test "$(id -u)" = 0 && echo x >/root/x'
+check "sandbox: with cgroups" sandbox --cgroups qemu -- /usr/bin/python3 -c 'import os; os.listdir("/sys/fs/cgroup/user")'
+check "sandbox: twenty" sandbox --cgroups qemu --count 20
+by_fd() {
+    ! sandbox --mount fd -- /bin/true
+}
+check "sandbox: layers by descriptor are refused with a reason" by_fd
 
 cd /mnt/tests/system || exit 1
-ABX_BUILD=/mnt/build TAP_PREFIX="limits: " PYTHONPATH=/mnt/py:/mnt/tests/system/qemu \
-    python3 -m pytest -q -p pytest_timeout -p tap_plugin -p no:cacheprovider test_limits.py 2>&1 | sed -E '/^(ok|not ok|#)/!s/^/# /'
+export ABX_BUILD=/mnt/build ABX_BASE_TEMPLATE="$template" PYTHONPATH=/mnt/py:/mnt/tests/system/qemu
+for file in limits spawn; do
+    [ -e "test_$file.py" ] || continue
+    TAP_PREFIX="$file: " python3 -m pytest -q -p pytest_timeout -p tap_plugin -p no:cacheprovider "test_$file.py" 2>&1 |
+        sed -E '/^(ok|not ok|#)/!s/^/# /'
+done
 echo "# done"
