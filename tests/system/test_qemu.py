@@ -23,7 +23,7 @@ xxhash_generic sha256_generic blake2b_generic btrfs xfs""".split()
 PROGRAMS = "mkfs.btrfs btrfs mkfs.xfs xfs_growfs losetup setpriv unshare mkfs.ext4".split()
 PYTHON = "py.py pytest _pytest pluggy iniconfig packaging pygments pytest_timeout.py".split()
 # The test files that run whole in there.
-INSIDE = [name for name in ("limits", "spawn") if (ROOT / f"tests/system/test_{name}.py").exists()]
+INSIDE = [name for name in ("limits", "engine") if (ROOT / f"tests/system/test_{name}.py").exists()]
 TIMEOUT_S = 2400
 
 
@@ -198,4 +198,4 @@ def test_sandboxes_start_with_layers_by_path(console):
 @pytest.mark.parametrize("file", INSIDE)
 def test_the_system_tests_pass_on_cgroup_v2(console, file):
     assert failures(console, file) == []
-    assert count_ok(console, file) > 30
+    assert count_ok(console, file) > 10
