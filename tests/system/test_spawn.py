@@ -53,9 +53,23 @@ REFUSED = {
 }
 
 
+KERNEL = tuple(int(n) for n in re.findall(r"\d+", os.uname().release)[:2])
+
+
 @pytest.fixture(scope="session")
-def rootfs(base_template):
-    return base_template / "rootfs"
+def rootfs(request):
+    """The base template's tree (ABX_ROOTFS where the template cannot be built)."""
+    if "ABX_ROOTFS" in os.environ:
+        return Path(os.environ["ABX_ROOTFS"])
+    return request.getfixturevalue("base_template") / "rootfs"
+
+
+@pytest.fixture(params=["fd", "string"])
+def mount(request):
+    """Both ways of mounting the layers, where the kernel has both."""
+    if request.param == "fd" and KERNEL < (6, 13):
+        pytest.skip("overlay takes layers by fd since 6.13")
+    return request.param
 
 
 @pytest.fixture
@@ -77,7 +91,7 @@ def run(rootfs, work):
             args += [f"--{name}"] + ([] if value is True else [str(value)])
         return args + (["--", *command] if command else [])
 
-    def call(*command, timeout=30, check=True, **options):
+    def call(*command, timeout=120, check=True, **options):
         done = subprocess.run(
             arguments(command, **options), capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL
         )
@@ -145,13 +159,12 @@ def test_it_sees_its_own_processes_only(run):
     assert all(int(pid) < 30 for pid in commands), commands
 
 
-@pytest.mark.parametrize("mount", ["fd", "string"])
 def test_it_sees_its_own_mounts_only(run, rootfs, work, mount):
     text = run.sh("cat /proc/self/mountinfo", mount=mount)
     points = {line.split()[4] for line in text.splitlines()}
     masks = {f"/proc/{name}" for name in MASKED_FILES + MASKED_FOLDERS}
     assert points - masks == MOUNT_POINTS
-    for name in (rootfs.parent.name, work.parent.name, "/tmp", "/var"):
+    for name in (str(rootfs), work.parent.name, "/tmp", "/var"):
         assert name not in text
     root = next(line for line in text.splitlines() if line.split()[4] == "/")
     assert ("lowerdir+=/," in root) == (mount == "fd")
@@ -161,7 +174,8 @@ def test_it_sees_its_own_mounts_only(run, rootfs, work, mount):
 def test_devices_are_a_short_list(run):
     assert set(run.sh("ls -A /dev").split()) == DEVICES
     out = run.sh("cd /dev && stat -c '%n %F %U %a' null tty shm mqueue; head -c 4 zero | wc -c; echo x >null")
-    assert "null character special file root 666" in out and "shm directory root 1777" in out
+    owner = "root" if KERNEL >= (6, 3) else "nobody"
+    assert f"null character special file {owner} 666" in out and "shm directory root 1777" in out
     assert "4" in out.split()
     run.sh("! touch /dev/x && ! chmod 600 /dev/null && ! mknod /tmp/sda b 8 0 && ! mknod /tmp/kmsg c 1 11")
     run.sh("test -c /dev/ptmx && python3 -c 'import os; m, s = os.openpty(); print(os.ttyname(s))' | grep -q /dev/pts/0")
@@ -202,7 +216,7 @@ def test_the_operators_terminal_is_out_of_reach(rootfs, work):
         args = [TOOL, "--layer", rootfs, "--work", work, "--", "/bin/sh", "-c", f"{{ {script}; }} </dev/null 2>&1"]
         os.execv(TOOL, [str(a) for a in args])
     out = b""
-    while select.select([fd], [], [], 30)[0]:
+    while select.select([fd], [], [], 120)[0]:
         try:
             part = os.read(fd, 4096)
         except OSError:
@@ -380,7 +394,7 @@ print(len(open("/proc/net/unix").readlines()), len(open("/proc/net/tcp").readlin
         assert len(out) == 2 and int(out[0]) <= 8 and int(out[1]) <= 2, out
     finally:
         server.stdin.close()
-        server.wait(10)
+        server.wait(30)
 
 
 # ---- files
@@ -392,6 +406,8 @@ def file_system(request, tmp_path):
     kind, folder = request.param, tmp_path / "fs"
     folder.mkdir()
     if kind == "tmpfs":
+        if KERNEL < (6, 3):
+            pytest.skip("tmpfs can be idmapped since 6.3")
         subprocess.run(["mount", "-t", "tmpfs", "t", folder], check=True)
     else:
         image = tmp_path / "image"
@@ -421,7 +437,6 @@ test "$(ls /usr/share/doc)" = new; ! test -e /etc/debian_version; stat -c '%u %g
 """
 
 
-@pytest.mark.parametrize("mount", ["fd", "string"])
 def test_changes_of_the_template_are_kept_in_the_upper(run, file_system, mount):
     upper = file_system / "upper"
     run.sh(CHANGES, upper=upper, mount=mount)
@@ -436,21 +451,19 @@ def test_changes_of_the_template_are_kept_in_the_upper(run, file_system, mount):
     assert run.sh(KEPT, upper=upper, mount=mount).split() == ["65534", "100", "1000", "1000"]
 
 
-@pytest.mark.parametrize("mount", ["fd", "string"])
 def test_an_upper_becomes_a_layer(run, rootfs, tmp_path, mount):
     run.sh(CHANGES, upper=tmp_path / "one", mount=mount)
     layers = [tmp_path / "one/u", rootfs]
     assert run.sh(KEPT, layers=layers, upper=tmp_path / "two", mount=mount).split() == ["65534", "100", "1000", "1000"]
 
 
-def test_sixteen_layers(run, rootfs, tmp_path):
+def test_sixteen_layers(run, rootfs, tmp_path, mount):
     layers = []
     for i in range(15):
         layers.append(tmp_path / f"layer{i}")
         layers[-1].mkdir(mode=0o755)
         (layers[-1] / f"from-{i}").write_text(str(i))
-    for mount in ("fd", "string"):
-        assert run.sh("cat /from-0 /from-14", layers=[*layers, rootfs], mount=mount) == "014"
+    assert run.sh("cat /from-0 /from-14", layers=[*layers, rootfs], mount=mount) == "014"
     done = run("/bin/true", layers=[*layers, rootfs, rootfs], check=False)
     assert done.returncode in (2, 125)
 
@@ -487,7 +500,7 @@ print(libc.inotify_init1(0) >= 0, libc.mq_open(b"/probe", 0o102, 0o600, None) >=
     finally:
         for process in hogs:
             process.stdin.close()
-            process.wait(10)
+            process.wait(30)
 
 
 @pytest.mark.parametrize("options", [{}, {"hold": True}, {"mount": "string"}])
@@ -497,7 +510,7 @@ def test_two_hundred_leave_nothing(run, work, options):
         return int(re.search(r"^net_namespace\s+(\d+)", rows, re.M)[1])
 
     mounts, namespaces = own_mounts(work), netns_count()
-    done = run(count=200, timeout=120, **options)
+    done = run(count=200, timeout=400, **options)
     base = int(re.match(r"base (\d+)\n", done.stdout)[1])
     assert FIRST_UID <= base <= LAST_UID and "= spawn" in done.stdout
     assert own_mounts(work) == mounts
@@ -513,7 +526,6 @@ def test_a_dead_spawner_takes_the_unfinished_sandbox_along(run, work):
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
 
 
-@pytest.mark.parametrize("mount", ["fd", "string"])
 def test_failures_name_their_step_and_leave_nothing(run, work, tmp_path, mount):
     empty = tmp_path / "empty"
     empty.mkdir(mode=0o755)
