@@ -29,7 +29,7 @@ static void on_body(void *user, struct http_conn *c, struct slice data, bool is_
 {
     (void)user;
     (void)c;
-    if (seen.body + data.n < sizeof(seen.text))
+    if (data.n > 0 && seen.body + data.n < sizeof(seen.text))
         memcpy(seen.text + seen.body, data.p, data.n);
     seen.body += data.n;
     seen.is_end = is_end;
