@@ -149,7 +149,10 @@ class Listener:
                     self.peers.append(peer)
                     self.changed.notify_all()
             else:
-                self.serve(peer, body, fields, seq)
+                try:
+                    self.serve(peer, body, fields, seq)
+                except BrokenPipeError:
+                    break
         with self.changed:
             if peer in self.peers:
                 self.peers.remove(peer)

@@ -233,6 +233,20 @@ def test_methods_and_bodies(world, client):
     assert client.request("CONNECT", "h:443", host="h:443").status == 405
 
 
+def test_expect_is_answered_when_the_sandbox_is_reached(world, client):
+    world.sandbox("ia").echo(3000)
+    head = "POST / HTTP/1.1\r\nHost: h\r\nE2b-Sandbox-Id: ia\r\nE2b-Sandbox-Port: %d\r\nContent-Length: 3\r\n" \
+           "Expect: 100-continue\r\n\r\n"
+    client.sock.sendall((head % 3000).encode())
+    assert client.head().status == 100
+    client.sock.sendall(b"abc")
+    got = client.response()
+    assert got.json()["body"] == "abc" and "expect" not in fields_of(got)
+    client.sock.sendall((head % 3001).encode())  # nobody listens: the body is never asked for
+    got = client.response()
+    assert got.status == 502 and got.fields["connection"] == "close"
+
+
 def test_absolute_targets_become_paths(world, client):
     got = client.request("GET", "http://sbx.test/sandboxes?a=b", host="sbx.test")
     assert got.json()["path"] == "/sandboxes?a=b"
@@ -818,3 +832,101 @@ def test_the_access_log_has_a_line_for_each_request(build_dir, tmp_path):
     assert 'method="POST" path="/p" sandbox="ia" status="200"' in one
     assert 'method="GET" path="/sandboxes" sandbox="-" status="200"' in two
     assert "geheim" not in one
+
+
+def fds(world):
+    return len(os.listdir(f"/proc/{world.process.pid}/fd"))
+
+
+@pytest.mark.slow
+def test_after_a_storm_nothing_is_left(world):
+    """Clients that come, stall and break off while sandboxes end and roles restart: the gateway lives, answers, and
+    holds no more descriptors than before."""
+    import random
+
+    Client(world).close()
+    before = fds(world)
+    stop = time.monotonic() + 12
+    names = [f"i{n}" for n in range(6)]
+    sandboxes = {}
+    failures = []
+
+    def revive(name):
+        sandboxes[name] = world.sandbox(name)
+        sandboxes[name].echo()
+        sandboxes[name].echo(3000)
+
+    def client_storm(seed):
+        rng = random.Random(seed)
+        while time.monotonic() < stop:
+            try:
+                c = Client(world)
+                c.sock.settimeout(8)
+                for _ in range(rng.randrange(1, 6)):
+                    headers = to(rng.choice(names + ["inone"]), rng.choice([ENVD, 3000, 3000, 3001]))
+                    kind = rng.randrange(8)
+                    if kind == 0:  # half a request
+                        c.sock.sendall(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Le")
+                        break
+                    if kind == 1:  # half a body
+                        c.sock.sendall(f"POST / HTTP/1.1\r\nHost: h\r\nE2b-Sandbox-Id: {headers['E2b-Sandbox-Id']}\r\n"
+                                       f"E2b-Sandbox-Port: {headers['E2b-Sandbox-Port']}\r\n"
+                                       "Content-Length: 100000\r\n\r\n".encode() + b"x" * rng.randrange(90000))
+                        break
+                    if kind == 2:  # leaves without waiting
+                        c.send("GET", "/", headers)
+                        break
+                    if kind == 3:
+                        c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                        c.send("POST", "/", headers, b"x" * 1000)
+                        break
+                    got = c.request("POST", "/", headers if kind != 4 else {}, b"y" * rng.randrange(200000))
+                    if got.status not in (200, 502, 503):
+                        failures.append(got)
+                c.close()
+            except (ConnectionError, EOFError):
+                pass  # a sandbox that ended took it along
+            except Exception as e:
+                failures.append(e)
+
+    for name in names:
+        revive(name)
+    threads = [threading.Thread(target=client_storm, args=(n,)) for n in range(12)]
+    for t in threads:
+        t.start()
+    rng = random.Random(1)
+    while time.monotonic() < stop:
+        time.sleep(rng.random() / 4)
+        name = rng.choice(names)
+        what = rng.randrange(8)
+        if what < 4:
+            world.kill(sandboxes[name])
+            revive(name)
+        elif what < 6:
+            world.control.rows.pop(name)
+            world.engine.died(sandboxes[name])
+            revive(name)
+        elif what == 6:
+            world.engine.link.stop()
+            time.sleep(0.1)
+            world.engine.link.start()
+            world.engine.link.wait_peers()
+        else:
+            world.control.stop()
+            time.sleep(0.1)
+            world.control.start()
+            world.control.table.wait_peers()
+    for t in threads:
+        t.join(timeout=20)
+        assert not t.is_alive()
+    assert failures == []
+    assert world.process.poll() is None
+    for name in names:
+        world.kill(sandboxes[name])
+    world.control.stop()  # its idle connections
+    world.control.start()
+    world.control.table.wait_peers()
+    deadline = time.monotonic() + 5
+    while fds(world) > before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert fds(world) <= before
