@@ -170,7 +170,10 @@ static void command_kill_tree(struct command *c)
 
 static void on_deadline(uv_timer_t *timer)
 {
-    command_kill_tree(timer->data);
+    struct command *c = timer->data;
+
+    c->is_timed_out = true;
+    command_kill_tree(c);
 }
 
 int command_signal(struct command *c, int sig, struct abx_err *err)

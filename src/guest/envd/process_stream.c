@@ -20,6 +20,7 @@ struct stream {
     struct buf out;      /* encoded, not yet taken by the connection */
     uint64_t progress_at;
     unsigned n_timers;
+    bool is_start;  /* the stream that started the command, not a later Connect */
     bool is_ending; /* `out` holds the last of it */
     bool is_over;   /* the call is given back */
 };
@@ -111,6 +112,16 @@ static bool put_keepalive(struct stream *s)
     return put_event(s, &event);
 }
 
+/* What the stream that started a command says when the command's time was over: clients tell a
+ * timeout by this code (older SDKs have no clock of their own for it). */
+static bool put_timed_out(struct stream *s)
+{
+    struct abx_err err = { 0 };
+
+    (void)err_set(&err, ABX_DEADLINE_EXCEEDED, "the command was killed: its time was over");
+    return !connect_end_stream(&s->out, &err);
+}
+
 /* The end event and the end of the stream. */
 static bool put_end(struct stream *s)
 {
@@ -145,7 +156,7 @@ static bool encode_next(struct stream *s)
         if (ok)
             command_advance(s->command, &s->reader);
     } else if (s->command->is_ended) {
-        ok = put_end(s);
+        ok = s->command->is_timed_out && s->is_start ? put_timed_out(s) : put_end(s);
         s->is_ending = true;
     } else {
         return false;
@@ -279,10 +290,11 @@ void process_stream_begin(struct call *c, struct command *command)
         call_fail(c, &err);
         return;
     }
+    s->is_start = c->method->request == &process__start_request__descriptor;
     command_attach(command, &s->reader, &dropped);
     (void)snprintf(number, sizeof(number), "%" PRIu64, dropped);
     lost.value = slice_str(number);
-    if (c->method->request == &process__connect_request__descriptor && c->timeout_ms > 0)
+    if (!s->is_start && c->timeout_ms > 0)
         (void)uv_timer_start(&s->deadline, on_deadline, c->timeout_ms, 0);
     if (call_stream_begin(c, &lost, dropped > 0, &err) < 0 || !put_start(s)) {
         stream_close(s, call_stream_abort);
