@@ -18,7 +18,7 @@
 #include "cli/datadir.h"
 #include "net/ipc.h"
 
-#define CALL_TIMEOUT_NS (30 * NSEC_PER_SEC)
+#define CALL_TIMEOUT_S 30
 #define REPLY_MAX (4u << 20)
 
 extern char **environ;
@@ -60,17 +60,17 @@ static int wait_fd(int fd, short events, int64_t deadline_ns, struct abx_err *er
         if (n < 0 && errno != EINTR)
             return err_sys(err, errno, "poll");
         if (left <= 0)
-            return err_set(err, ABX_DEADLINE_EXCEEDED, "no answer after %d s",
-                           (int)(CALL_TIMEOUT_NS / NSEC_PER_SEC));
+            return err_set(err, ABX_DEADLINE_EXCEEDED, "no answer in time");
     }
 }
 
-static int exchange(int fd, const char *text, json_t **ret_reply, struct abx_err *err)
+static int exchange(int fd, const char *text, int timeout_s, json_t **ret_reply,
+                    struct abx_err *err)
 {
     Abx__Ipc__Admin admin = ABX__IPC__ADMIN__INIT;
     Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
     _cleanup_(freep) uint8_t *bytes = malloc(IPC_FRAME_MAX);
-    int64_t deadline = time_mono_ns() + CALL_TIMEOUT_NS;
+    int64_t deadline = time_mono_ns() + timeout_s * NSEC_PER_SEC;
     size_t n;
     int r;
 
@@ -124,7 +124,8 @@ static int dump_request(json_t *request, char **ret, struct abx_err *err)
     return *ret ? 0 : err_oom(err);
 }
 
-int admin_call(const char *path, json_t *request, json_t **ret_reply, struct abx_err *err)
+int admin_call(const char *path, json_t *request, int timeout_s, json_t **ret_reply,
+               struct abx_err *err)
 {
     _cleanup_(freep) char *text = NULL;
     _cleanup_(closep) int fd = -EBADF;
@@ -132,7 +133,7 @@ int admin_call(const char *path, json_t *request, json_t **ret_reply, struct abx
 
     if (r == 0)
         r = ipc_connect(path, &fd, err);
-    return r < 0 ? r : exchange(fd, text, ret_reply, err);
+    return r < 0 ? r : exchange(fd, text, timeout_s, ret_reply, err);
 }
 
 static int socket_path(const char *data_dir, char *to, size_t size, struct abx_err *err)
@@ -155,7 +156,7 @@ int admin_op_running(const char *data_dir, json_t *request, json_t **ret_reply, 
         json_decref(request);
         return r;
     }
-    return admin_call(path, request, ret_reply, err);
+    return admin_call(path, request, CALL_TIMEOUT_S, ret_reply, err);
 }
 
 /* Is the lock of the data dir free, that is, is there no service? */
@@ -198,7 +199,7 @@ int admin_op(const char *data_dir, json_t *request, json_t **ret_reply, struct a
         json_decref(request);
         return r;
     }
-    r = admin_call(path, request, ret_reply, &first);
+    r = admin_call(path, request, CALL_TIMEOUT_S, ret_reply, &first);
     if (r == 0)
         return 0;
     if (is_stopped(&first))

@@ -10,8 +10,10 @@
 #include "base/err.h"
 
 /* One operation over the socket at `path`; takes `request` (NULL = out of memory). *ret_reply is
- * owned by the caller. UNAVAILABLE when nobody listens; otherwise the service's own error. */
-int admin_call(const char *path, json_t *request, json_t **ret_reply, struct abx_err *err);
+ * owned by the caller. UNAVAILABLE when nobody listens, DEADLINE_EXCEEDED after timeout_s;
+ * otherwise the service's own error. */
+int admin_call(const char *path, json_t *request, int timeout_s, json_t **ret_reply,
+               struct abx_err *err);
 
 /* One operation on the service of `data_dir`: over the socket when it runs, else through
  * `abx-control --admin` on its database. Takes `request`. */

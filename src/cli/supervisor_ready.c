@@ -16,6 +16,8 @@
 #include "base/path.h"
 #include "cli/admin.h"
 
+#define READY_TIMEOUT_S 1
+
 /* The key is made once and told once; the file is written before anything else can fail. */
 static int ensure_admin_key(const char *socket_path, const char *data_dir, struct abx_err *err)
 {
@@ -28,8 +30,8 @@ static int ensure_admin_key(const char *socket_path, const char *data_dir, struc
         return err_set(err, ABX_INVALID_ARGUMENT, "--data-dir is too long");
     if (access(path, F_OK) == 0)
         return 0;
-    r = admin_call(socket_path, json_pack("{s:s,s:s}", "op", "key.create", "name", "admin"), &reply,
-                   err);
+    r = admin_call(socket_path, json_pack("{s:s,s:s}", "op", "key.create", "name", "admin"),
+                   READY_TIMEOUT_S, &reply, err);
     if (r < 0)
         return r;
     key = json_string_value(json_object_get(reply, "key"));
@@ -72,7 +74,7 @@ int ready_check(const struct listen_address *listen, const char *run_dir, const 
     int r;
 
     (void)snprintf(path, sizeof path, "%s/admin.sock", run_dir);
-    r = admin_call(path, json_pack("{s:s}", "op", "info"), &info, err);
+    r = admin_call(path, json_pack("{s:s}", "op", "info"), READY_TIMEOUT_S, &info, err);
     if (r < 0)
         return err_wrap(err, r, "control");
     if (!json_is_true(json_object_get(info, "engine_up")))
