@@ -1,0 +1,140 @@
+"""Starts `abx serve` for a test, talks to it with plain HTTP, and stops it without leftovers."""
+
+import http.client
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+
+class Service:
+    """One `abx serve` on a free port with a data dir of its own.
+
+    `args` are more options of serve. `start()` waits for the ready line; `stop()` sends SIGINT, which kills the
+    sandboxes too, unless another signal is given. Use as a context manager, or call both.
+    """
+
+    def __init__(self, build_dir, *args, data_dir=None, env=None, disk="20G"):
+        self.abx = Path(build_dir) / "abx"
+        self.own_dir = data_dir is None
+        self.data_dir = Path(data_dir or tempfile.mkdtemp(prefix="abx-test-"))
+        self.args = ["--disk", disk, *args]
+        self.env = {**os.environ, **(env or {})}
+        self.process = None
+        self.origin = None
+        self.port = None
+        self.key = None
+        self.log = None
+
+    def start(self, timeout=60):
+        self.log = open(self.data_dir / "serve.log", "ab")
+        self.process = subprocess.Popen(
+            [self.abx, "serve", "--listen", f"127.0.0.1:{self.port or 0}", "--data-dir", self.data_dir, *self.args],
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            env=self.env,
+        )
+        deadline = time.monotonic() + timeout
+        text = b""
+        while not (text.endswith(b"\n") and text.splitlines()[-1].startswith(b"ready ")):
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
+                raise TimeoutError(f"not ready after {timeout} s:\n{self.logged()}")
+            data = os.read(self.process.stdout.fileno(), 4096)
+            if not data:
+                raise RuntimeError(f"serve ended ({self.process.wait()}):\n{self.logged()}")
+            text += data
+        self.printed = text.decode().splitlines()
+        self.origin = self.printed[-1].split(" ", 1)[1]
+        self.port = int(self.origin.rsplit(":", 1)[1])
+        self.key = (self.data_dir / "admin.key").read_text().strip()
+        return self
+
+    def logged(self):
+        return (self.data_dir / "serve.log").read_text(errors="replace")[-8000:]
+
+    def client_env(self):
+        """The variables that an E2B client needs."""
+        return {"E2B_API_KEY": self.key, "E2B_API_URL": self.origin, "E2B_SANDBOX_URL": self.origin}
+
+    def request(self, method, path, body=None, headers=None, timeout=30):
+        """(status, headers, decoded body) of one request with the admin key."""
+        conn = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            data = None if body is None else json.dumps(body).encode()
+            sent = {"X-API-Key": self.key, **({"Content-Type": "application/json"} if data else {}), **(headers or {})}
+            conn.request(method, path, data, sent)
+            answer = conn.getresponse()
+            raw = answer.read()
+            is_json = "json" in (answer.getheader("Content-Type") or "")
+            return answer.status, answer.headers, json.loads(raw) if is_json and raw else raw
+        finally:
+            conn.close()
+
+    def create(self, template="base", **body):
+        status, _, made = self.request("POST", "/v2/sandboxes", {"templateID": template, **body})
+        assert status == 201, (status, made)
+        return made
+
+    def kill(self, sandbox_id):
+        return self.request("DELETE", f"/sandboxes/{sandbox_id}")[0]
+
+    def run_abx(self, *args, timeout=60):
+        """One `abx` command on this service's data dir."""
+        return subprocess.run(
+            [self.abx, *args, "--data-dir", self.data_dir],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=self.env,
+        )
+
+    def audit(self):
+        """Findings of `abx doctor --audit`, a list of strings."""
+        run = self.run_abx("doctor", "--audit", "--json")
+        return json.loads(run.stdout)["findings"]
+
+    def roles(self):
+        """{name: [pid]} of the running roles."""
+        found = {}
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                name, rest = stat.read_text().split("(", 1)[1].rsplit(")", 1)
+            except OSError:
+                continue
+            if int(rest.split()[1]) == self.process.pid and name.startswith("abx-"):
+                found.setdefault(name, []).append(int(stat.parent.name))
+        return found
+
+    def stop(self, sig=signal.SIGINT, timeout=90):
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(sig)
+            try:
+                self.process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+                raise
+        if self.process:
+            self.process.stdout.close()
+            self.log.close()
+
+    def remove(self):
+        """Unmounts and removes a data dir that this object made."""
+        subprocess.run(["umount", self.data_dir / "pool"], stderr=subprocess.DEVNULL, check=False)
+        if self.own_dir:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        try:
+            self.stop()
+        finally:
+            self.remove()

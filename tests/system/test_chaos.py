@@ -1,0 +1,153 @@
+"""Host processes are killed at random while many clients work: nothing is lost, nothing stays.
+
+The clients are the official Python SDK. Rules: every call ends with a result or a typed error within its time; a
+sandbox that was created and not killed is never reported as gone; afterwards each listed sandbox answers, and once
+those are killed the audit finds nothing that no one owns.
+"""
+
+import os
+import random
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import e2b
+import pyqwest
+import pytest
+from service import Service
+
+CALL_LIMIT_S = 10
+# What the SDK raises for a connection that was cut or refused, besides its own types.
+TYPED = (e2b.SandboxException, e2b.exceptions.ServiceBusyException, e2b.TimeoutException, TimeoutError, ConnectionError, pyqwest.ReadError, pyqwest.WriteError)
+
+
+def is_gone(error):
+    """Does this error tell the user that the sandbox does not exist?"""
+    text = str(error).lower()
+    return isinstance(error, e2b.NotFoundException) or "was not found" in text or "doesn't exist" in text
+
+
+class Chaos(threading.Thread):
+    """Kills one random role every few hundred milliseconds; with `supervisor`, now and then all of them at once."""
+
+    def __init__(self, service, supervisor):
+        super().__init__(daemon=True)
+        self.service, self.supervisor = service, supervisor
+        self.stopping = threading.Event()
+        self.killed = {}
+        self.failure = None
+
+    def run(self):
+        try:
+            while not self.stopping.wait(random.uniform(0.2, 0.6)):
+                if self.supervisor and random.random() < 0.1:
+                    self.service.stop(signal.SIGKILL)
+                    self.service.start()
+                    self.killed["supervisor"] = self.killed.get("supervisor", 0) + 1
+                    continue
+                roles = [(name, pid) for name, pids in self.service.roles().items() for pid in pids]
+                if not roles:
+                    continue
+                name, pid = random.choice(roles)
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+                self.killed[name] = self.killed.get(name, 0) + 1
+        except Exception as e:
+            self.failure = e
+
+    def stop(self):
+        self.stopping.set()
+        self.join(120)
+        assert self.failure is None, self.failure
+
+
+class Report:
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.results, self.errors, self.broken = 0, {}, []
+
+    def call(self, what, fn, live):
+        """Runs one call; True if it gave a result. `live`: the sandbox was made and nobody killed it."""
+        start = time.monotonic()
+        error = None
+        try:
+            result = fn()
+        except TYPED as e:
+            error = e
+        except Exception as e:
+            with self.lock:
+                self.broken.append(f"{what}: not a typed error: {type(e).__module__}.{type(e).__name__}: {e}")
+            return None
+        took = time.monotonic() - start
+        with self.lock:
+            if took > CALL_LIMIT_S + 2:
+                self.broken.append(f"{what}: took {took:.1f} s ({error!r})")
+            if error is not None and live and is_gone(error):
+                self.broken.append(f"{what}: a live sandbox was reported as gone: {error!r}")
+            if error is None:
+                self.results += 1
+            else:
+                name = f"{what}: {type(error).__name__}"
+                self.errors[name] = self.errors.get(name, 0) + 1
+        return result if error is None else None
+
+
+def one_round(report, options):
+    box = report.call("create", lambda: e2b.Sandbox.create(timeout=300, request_timeout=CALL_LIMIT_S, **options), False)
+    if box is None:
+        return
+    for i in range(2):
+        out = report.call(
+            "run", lambda: box.commands.run(f"echo {i}", timeout=CALL_LIMIT_S, request_timeout=CALL_LIMIT_S).stdout, True)
+        if out is not None and out != f"{i}\n":
+            with report.lock:
+                report.broken.append(f"run: wrong output {out!r}")
+    report.call("kill", lambda: box.kill(request_timeout=CALL_LIMIT_S), True)
+
+
+def chaos_run(build_dir, rounds, at_once, supervisor):
+    service = Service(build_dir, "--pool", "base=4")
+    report = Report()
+    try:
+        service.start()
+        options = {"api_key": service.key, "api_url": service.origin, "sandbox_url": service.origin}
+        chaos = Chaos(service, supervisor)
+        chaos.start()
+        with ThreadPoolExecutor(at_once) as pool:
+            for _ in range(rounds):
+                pool.submit(one_round, report, options)
+        chaos.stop()
+        print(f"{report.results} results, errors {report.errors}, killed {chaos.killed}")
+        assert report.broken == []
+        assert sum(chaos.killed.values()) >= 5
+        assert report.results >= rounds, "most calls are to succeed"
+
+        left = service.request("GET", "/v2/sandboxes", timeout=20)[2]
+        for box in left:
+            health = service.request(
+                "GET", "/health", headers={"E2b-Sandbox-Id": box["sandboxID"], "E2b-Sandbox-Port": "49983"}, timeout=20)
+            assert health[0] == 204, (box, health)
+            assert service.kill(box["sandboxID"]) == 204
+        deadline = time.monotonic() + 20
+        while (findings := service.audit()) and time.monotonic() < deadline:
+            time.sleep(0.5)
+        assert findings == []
+    finally:
+        print(service.logged()[-3000:])
+        service.stop()
+        service.remove()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(280)
+def test_roles_killed_at_random(build_dir, base_template):
+    chaos_run(build_dir, rounds=60, at_once=8, supervisor=False)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_roles_and_supervisor_killed_during_500_rounds(build_dir, base_template):
+    chaos_run(build_dir, rounds=500, at_once=20, supervisor=True)

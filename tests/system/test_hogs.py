@@ -1,0 +1,104 @@
+"""A sandbox that takes all it can get: every other one answers, this one answers or says resource_exhausted, kill works."""
+
+import threading
+import time
+
+import pytest
+from envd import Envd, EnvdError
+from service import Service
+
+pytestmark = pytest.mark.slow
+
+HOGS = {
+    "fork bomb": "bomb() { bomb | bomb & }; bomb; sleep 600",
+    "fork bomb of root": "sudo bash -c 'bomb() { bomb | bomb & }; bomb; sleep 600'",
+    "memory": "python3 -c 'x=[]\nwhile 1: x.append(bytearray(1<<24))'; sleep 600",
+    "memory, many processes": "for i in $(seq 20); do python3 -c 'x=[]\nwhile 1: x.append(bytearray(1<<22))' & done; sleep 600",
+    "shared memory": "dd if=/dev/zero of=/dev/shm/x bs=1M; dd if=/dev/zero of=/dev/shm/y bs=1M; sleep 600",
+    "cpu": "for i in $(seq 64); do (while :; do :; done) & done; sleep 600",
+    "disk": "dd if=/dev/zero of=/home/user/x bs=4M; sleep 600",
+    "small files": "mkdir -p /home/user/f; cd /home/user/f; i=0; while :; do i=$((i+1)); echo $i > $i; done",
+    "output": "yes | head -c 100000000000",
+    "inotify": (
+        "python3 -c 'import ctypes,time\nl=ctypes.CDLL(None)\nwhile l.inotify_init()>=0: pass\ntime.sleep(600)' & sleep 600"),
+    "mqueue": (
+        "python3 -c 'import ctypes,time\nl=ctypes.CDLL(\"librt.so.1\")\n"
+        "for i in range(100000):\n if l.mq_open(b\"/q%d\"%i,66,384,None)<0: break\ntime.sleep(600)' & sleep 600"),
+    "open files": "python3 -c 'import time\nf=[]\ntry:\n while 1: f.append(open(\"/dev/null\"))\nexcept OSError: time.sleep(600)'",
+    "pipes": "python3 -c 'import os,time\ntry:\n while 1:\n  r,w=os.pipe(); os.set_blocking(w,False); os.write(w,b\"x\"*65536)\nexcept OSError: time.sleep(600)'",
+    "connections to itself": (
+        "python3 -c 'import socket,time\ns=socket.create_server((\"127.0.0.1\",7777),backlog=4096);c=[]\n"
+        "try:\n while 1: c.append(socket.create_connection((\"127.0.0.1\",7777))); c.append(s.accept())\nexcept OSError: time.sleep(600)'"),
+    "connections to envd": (
+        "python3 -c 'import socket,time\nc=[]\n"
+        "try:\n while 1: c.append(socket.create_connection((\"127.0.0.1\",49983)))\nexcept OSError: time.sleep(600)'"),
+    "stopped daemon": "sudo pkill -STOP -f abx-guest; sleep 600",
+}
+
+
+@pytest.fixture(scope="module")
+def service(build_dir, base_template):
+    with Service(build_dir, "--sandbox-memory", "512M", "--sandbox-disk", "512M") as s:
+        yield s
+
+
+@pytest.fixture(scope="module")
+def neighbour(service):
+    box = service.create(timeout=3600)
+    yield Envd(service, box)
+    service.kill(box["sandboxID"])
+
+
+def best_time(fn, tries=5):
+    """Seconds of the fastest of some tries: the machine may be busy with other things for a moment."""
+    times = []
+    for _ in range(tries):
+        start = time.monotonic()
+        fn()
+        times.append(time.monotonic() - start)
+        if times[-1] < 1:
+            break
+    return min(times)
+
+
+@pytest.mark.parametrize("name", HOGS)
+def test_hog_is_contained(service, neighbour, name):
+    box = service.create(timeout=600)
+    hog = Envd(service, box, user="user")
+
+    def start():
+        try:
+            hog.run(HOGS[name], timeout=600)
+        except (EnvdError, OSError, ConnectionError):
+            pass  # the kill at the end cuts it
+
+    thread = threading.Thread(target=start, daemon=True)
+    thread.start()
+    time.sleep(3)
+
+    assert best_time(lambda: neighbour.sh("true")) < 1, "the neighbour is slow"
+
+    def own():
+        try:
+            assert hog.run("true", timeout=5)[0] is not None
+        except EnvdError as e:
+            assert e.code in ("resource_exhausted", "deadline_exceeded", "unavailable"), e
+        except OSError:
+            if name not in ("stopped daemon", "connections to envd"):
+                raise
+
+    if name != "stopped daemon":
+        own()
+    start_kill = time.monotonic()
+    assert service.kill(box["sandboxID"]) == 204
+    assert time.monotonic() - start_kill < 10
+    thread.join(20)
+    assert not thread.is_alive(), "the client still waits for a sandbox that is gone"
+    assert best_time(lambda: neighbour.sh("true")) < 1
+
+
+def test_nothing_is_left_of_the_hogs(service, neighbour):
+    deadline = time.monotonic() + 30
+    while (findings := service.audit()) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert findings == []

@@ -1,0 +1,201 @@
+"""`abx serve` itself: options, start, restart, stop. What the roles do is tested elsewhere."""
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import time
+
+import pytest
+from service import Service
+
+
+def abx(build_dir, *args, **kwargs):
+    return subprocess.run([build_dir / "abx", *args], capture_output=True, text=True, timeout=30, **kwargs)
+
+
+@pytest.mark.parametrize(
+    "args, word",
+    [
+        (["--listen", "example.com:80"], "--listen"),
+        (["--listen", "127.0.0.1:70000"], "--listen"),
+        (["--pool", "base"], "--pool"),
+        (["--pool", "=3"], "--pool"),
+        (["--on-exit", "maybe"], "--on-exit"),
+        (["--sandbox-cpu", "0"], "--sandbox-cpu"),
+        (["--sandbox-memory", "1M"], "--sandbox-memory"),
+        (["--sandbox-memory", "900000G"], "--sandbox-memory"),
+        (["--max-timeout", "never"], "--max-timeout"),
+        (["--run-as", "root"], "--run-as"),
+        (["--run-as", "nobody-of-that-name"], "--run-as"),
+        (["--domain", "a b"], "--domain"),
+        (["--gateways", "0"], "--gateways"),
+        (["what"], "what"),
+        (["--no-such"], "no-such"),
+    ],
+)
+def test_bad_option_is_named(build_dir, args, word):
+    run = abx(build_dir, "serve", *args)
+    assert run.returncode == 2
+    assert word in run.stderr
+    assert run.stdout == ""
+
+
+@pytest.mark.parametrize("command", ["serve", "key", "template", "doctor"])
+def test_help_of_each_command(build_dir, command):
+    run = abx(build_dir, command, "--help")
+    assert run.returncode == 0 and run.stdout.startswith("usage: abx " + command)
+
+
+def test_unknown_command(build_dir):
+    run = abx(build_dir, "servé")
+    assert run.returncode == 2 and "servé" in run.stderr
+
+
+def test_serve_needs_root(build_dir, tmp_path):
+    tmp_path.chmod(0o777)
+    run = abx(build_dir, "serve", "--data-dir", "/tmp/abx-never", user=65534, cwd="/")
+    assert run.returncode == 6 and "root" in run.stderr
+
+
+def test_print_unit_keeps_the_options(build_dir):
+    run = abx(build_dir, "serve", "--pool", "base=4", "--domain", "sbx.test", "--print-unit")
+    assert run.returncode == 0
+    for line in ("Type=notify", "Delegate=yes", "KillMode=process", "OOMPolicy=continue"):
+        assert line in run.stdout.splitlines()
+    assert '"--pool" "base=4" "--domain" "sbx.test"' in run.stdout and "print-unit" not in run.stdout
+
+
+def test_a_role_that_fails_ends_the_start(build_dir, tmp_path):
+    """The reason is on standard error, and nothing stays."""
+    libexec = tmp_path / "libexec"
+    libexec.mkdir()
+    for name in ("abx-engine", "abx-control", "abx-gateway", "abx-guest"):
+        (libexec / name).write_text("#!/bin/sh\nexec sleep 600\n" if name != "abx-engine" else "#!/bin/sh\necho broken >&2\nexit 3\n")
+        (libexec / name).chmod(0o755)
+    run = abx(
+        build_dir, "serve", "--listen", "127.0.0.1:0", "--data-dir", tmp_path / "d",
+        env={**os.environ, "ABX_LIBEXEC_DIR": str(libexec)},
+    )
+    assert run.returncode == 8
+    assert "broken" in run.stderr and "abx-engine ended while the service was starting" in run.stderr
+
+
+@pytest.fixture(scope="module")
+def service(build_dir, base_template):
+    with Service(build_dir, "--gateways", "2") as s:
+        yield s
+
+
+def test_prints_what_a_client_needs(service):
+    assert service.printed[0] == f"export E2B_API_KEY=\"$(cat '{service.data_dir}/admin.key')\""
+    assert service.printed[1:] == [
+        f"export E2B_API_URL={service.origin}",
+        f"export E2B_SANDBOX_URL={service.origin}",
+        f"ready {service.origin}",
+    ]
+    mode = (service.data_dir / "admin.key").stat()
+    assert stat.S_IMODE(mode.st_mode) == 0o600 and mode.st_uid == 0
+    assert service.key.startswith("e2b_") and len(service.key) == 44
+
+
+def test_taken_port_names_the_holder(service, build_dir, tmp_path):
+    run = abx(build_dir, "serve", "--listen", f"127.0.0.1:{service.port}", "--data-dir", tmp_path / "d")
+    assert run.returncode == 8
+    assert str(service.process.pid) in run.stderr and "abx" in run.stderr
+
+
+def test_data_dir_in_use_names_the_holder(service, build_dir):
+    run = abx(build_dir, "serve", "--listen", "127.0.0.1:0", "--data-dir", service.data_dir)
+    assert run.returncode == 8 and str(service.process.pid) in run.stderr
+
+
+@pytest.mark.parametrize("role", ["abx-gateway", "abx-control", "abx-engine"])
+def test_killed_role_comes_back_and_no_request_is_lost(service, role):
+    box = service.create()
+    for pid in service.roles()[role]:
+        os.kill(pid, signal.SIGKILL)
+    status, _, _ = service.request("GET", f"/sandboxes/{box['sandboxID']}")
+    assert status == 200
+    deadline = time.monotonic() + 10
+    while len(service.roles().get(role, [])) == 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert service.kill(box["sandboxID"]) == 204
+    assert service.kill(box["sandboxID"]) == 404
+
+
+def test_connection_waits_while_every_gateway_is_dead(service):
+    pids = service.roles()["abx-gateway"]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    conns = [socket.create_connection(("127.0.0.1", service.port), 5) for _ in range(20)]
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    for c in conns:
+        c.settimeout(10)
+        c.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert all(c.recv(64).startswith(b"HTTP/1.1 200") for c in conns)
+    for c in conns:
+        c.close()
+
+
+def test_keys(service):
+    made = service.run_abx("key", "create", "--name", "ci", "--expires", "1h", "--json")
+    key = json.loads(made.stdout)
+    assert made.returncode == 0 and key["key"].startswith("e2b_")
+    listed = json.loads(service.run_abx("key", "list", "--json").stdout)
+    assert key["id"] in [k["id"] for k in listed]
+    assert key["key"] not in json.dumps(listed)
+    assert service.request("GET", "/v2/sandboxes", headers={"X-API-Key": key["key"]})[0] == 200
+    assert service.run_abx("key", "revoke", key["id"]).returncode == 0
+    assert service.request("GET", "/v2/sandboxes", headers={"X-API-Key": key["key"]})[0] == 401
+    assert service.run_abx("key", "revoke", "no-such-key").returncode == 4
+
+
+def test_sigterm_keeps_and_sigint_kills(build_dir, base_template):
+    service = Service(build_dir)
+    try:
+        service.start()
+        box = service.create(timeout=600)
+        service.stop(signal.SIGTERM)
+        service.start()
+        status, _, info = service.request("GET", f"/sandboxes/{box['sandboxID']}")
+        assert status == 200 and info["state"] == "running"
+        assert service.request(
+            "GET", "/health", headers={"E2b-Sandbox-Id": box["sandboxID"], "E2b-Sandbox-Port": "49983"}
+        )[0] == 204
+        service.stop(signal.SIGINT)
+        service.start()
+        assert service.request("GET", f"/sandboxes/{box['sandboxID']}")[0] == 404
+        assert service.audit() == []
+        # Without a service the same commands work on the database.
+        service.stop()
+        made = service.run_abx("key", "create", "--json")
+        assert made.returncode == 0, made.stderr
+        key = json.loads(made.stdout)["key"]
+        service.start()
+        assert service.request("GET", "/v2/sandboxes", headers={"X-API-Key": key})[0] == 200
+    finally:
+        service.stop()
+        service.remove()
+
+
+def test_supervisor_killed_leaves_sandboxes_and_no_role(build_dir, base_template):
+    service = Service(build_dir)
+    try:
+        service.start()
+        box = service.create(timeout=600)
+        roles = [pid for pids in service.roles().values() for pid in pids]
+        service.stop(signal.SIGKILL)
+        deadline = time.monotonic() + 10
+        while any(os.path.exists(f"/proc/{pid}") for pid in roles):
+            assert time.monotonic() < deadline, "a role outlives its supervisor"
+            time.sleep(0.02)
+        service.start()
+        assert service.request("GET", f"/sandboxes/{box['sandboxID']}")[2]["state"] == "running"
+    finally:
+        service.stop()
+        service.remove()
