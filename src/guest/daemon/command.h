@@ -48,7 +48,7 @@ struct command {
     bool is_pty;
     bool has_stdin;
     bool is_survivor;
-    bool is_prompt; /* killed or signalled: end with the process, not with its pipes */
+    bool is_prompt;    /* killed or signalled: end with the process, not with its pipes */
     bool is_timed_out; /* killed because its time was over */
     bool is_exited;
     bool is_ended;
