@@ -90,6 +90,7 @@ static void fail(struct creation *c, const struct abx_err *why)
     if (c->warm) {
         log_err("a pooled sandbox could not be started", why);
         c->warm->not_before_ns = time_mono_ns() + NSEC_PER_SEC;
+        engine_tick_later(e);
     } else {
         log_warn("create failed", "id", c->sandbox_id, "error", why->msg, "request_id",
                  c->request_id, NULL);

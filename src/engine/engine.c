@@ -77,8 +77,17 @@ static void on_tick(uv_timer_t *t)
 {
     struct engine *e = t->data;
 
-    sandboxes_retry(e);
+    bool has_stuck = sandboxes_retry(e);
+
     slots_refill(e);
+    if (has_stuck || slots_are_missing(e))
+        engine_tick_later(e);
+}
+
+void engine_tick_later(struct engine *e)
+{
+    if (!uv_is_active((uv_handle_t *)&e->timer))
+        (void)uv_timer_start(&e->timer, on_tick, TICK_MS, 0);
 }
 
 /* --- start -------------------------------------------------------------------------------------- */
@@ -237,8 +246,6 @@ static int start_handles(struct engine *e, struct abx_err *err)
         r = uv_signal_start(&e->on_term, on_signal, SIGTERM);
     if (r == 0)
         r = uv_signal_start(&e->on_int, on_signal, SIGINT);
-    if (r == 0)
-        r = uv_timer_start(&e->timer, on_tick, TICK_MS, TICK_MS);
     return r < 0 ? err_sys(err, -r, "event loop") : 0;
 }
 

@@ -63,7 +63,7 @@ struct engine {
     const struct options *o;
     uv_loop_t loop;
     uv_signal_t on_term, on_int;
-    uv_timer_t timer; /* retries, refills that were put off */
+    uv_timer_t timer; /* runs only while something was put off */
     int lock_fd, exe_fd, records_fd, own_uts_fd;
     char boot_id[RECORD_UUID_SIZE];
     struct cgroup_tree *cgroups;
@@ -94,6 +94,8 @@ struct engine {
 
 /* Runs until stopped by a signal. The process's exit status. */
 int engine_run(const struct options *o, char *const *argv);
+/* Looks after what was put off (stuck removals, refills after a failure) in half a second. */
+void engine_tick_later(struct engine *e);
 /* While stopping: ends the loop once nothing is under way any more. */
 void engine_stop_if_idle(struct engine *e);
 
@@ -125,6 +127,8 @@ void creation_fail_first(struct engine *e, const struct abx_err *why);
 /* Prepares slots and starts pooled sandboxes as far as they are missing and nobody is kept waiting
  * by that. */
 void slots_refill(struct engine *e);
+/* Something is missing and nobody is at it. */
+bool slots_are_missing(const struct engine *e);
 struct sandbox *slot_take(struct engine *e);
 /* Reads the templates again and what the pools' names mean. */
 int templates_refresh(struct engine *e, struct abx_err *err);
@@ -155,8 +159,8 @@ void sandbox_usage(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t
 /* To be called when `is_busy` was cleared. */
 void sandbox_not_busy(struct engine *e, struct sandbox *sb);
 void trash_empty(struct engine *e);
-/* Removes stuck ones whose time has come. */
-void sandboxes_retry(struct engine *e);
+/* Removes stuck ones whose time has come; true while others wait for theirs. */
+bool sandboxes_retry(struct engine *e);
 void uid_put(struct engine *e, uid_t base);
 
 /* --- adopt.c --- */

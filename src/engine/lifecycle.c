@@ -174,6 +174,16 @@ void uid_put(struct engine *e, uid_t base)
 
 static void submit_remove(struct engine *e, struct sandbox *sb);
 
+static void put_off(struct engine *e, struct sandbox *sb, const struct abx_err *why)
+{
+    log_err("a sandbox could not be removed", why);
+    sb->state = SANDBOX_STUCK;
+    sb->retry_ns = time_mono_ns() + STUCK_RETRY_NS;
+    answer_waiters(e, sb, why);
+    engine_tick_later(e);
+    engine_stop_if_idle(e);
+}
+
 static void on_removed(void *user, const struct job_result *r, int *fds, size_t n_fds)
 {
     struct sandbox *sb = user;
@@ -188,11 +198,7 @@ static void on_removed(void *user, const struct job_result *r, int *fds, size_t 
     }
     tell_died(e, sb, true);
     if (r->err.code) {
-        log_err("a sandbox could not be removed", &r->err);
-        sb->state = SANDBOX_STUCK;
-        sb->retry_ns = time_mono_ns() + STUCK_RETRY_NS;
-        answer_waiters(e, sb, &r->err);
-        engine_stop_if_idle(e);
+        put_off(e, sb, &r->err);
         return;
     }
     uid_put(e, r->record.uid_base);
@@ -215,11 +221,8 @@ static void submit_remove(struct engine *e, struct sandbox *sb)
     j.record = sb->record;
     j.must_sweep = sb->must_sweep;
     sb->state = SANDBOX_REMOVING;
-    if (crew_submit(e->crew, WORKER_REMOVE, &j, NULL, 0, on_removed, sb, &err) < 0) {
-        sb->state = SANDBOX_STUCK;
-        sb->retry_ns = time_mono_ns() + STUCK_RETRY_NS;
-        answer_waiters(e, sb, &err);
-    }
+    if (crew_submit(e->crew, WORKER_REMOVE, &j, NULL, 0, on_removed, sb, &err) < 0)
+        put_off(e, sb, &err);
 }
 
 void sandbox_remove(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq)
@@ -254,17 +257,29 @@ void sandbox_remove_then(struct engine *e, struct sandbox *sb,
     sandbox_remove(e, sb, 0, 0);
 }
 
+struct retry {
+    struct engine *engine;
+    bool has_stuck;
+};
+
 static void retry_one(void *user, struct sandbox *sb)
 {
-    struct engine *e = user;
+    struct retry *r = user;
 
-    if (sb->state == SANDBOX_STUCK && time_mono_ns() >= sb->retry_ns)
-        submit_remove(e, sb);
+    if (sb->state != SANDBOX_STUCK)
+        return;
+    if (time_mono_ns() >= sb->retry_ns)
+        submit_remove(r->engine, sb);
+    else
+        r->has_stuck = true;
 }
 
-void sandboxes_retry(struct engine *e)
+bool sandboxes_retry(struct engine *e)
 {
-    table_each(e->table, retry_one, e);
+    struct retry r = { e, false };
+
+    table_each(e->table, retry_one, &r);
+    return r.has_stuck;
 }
 
 void sandbox_not_busy(struct engine *e, struct sandbox *sb)
@@ -341,6 +356,14 @@ static void reply_freeze(struct engine *e, uint64_t conn, uint64_t seq, uint32_t
     server_reply(e, conn, seq, &f);
 }
 
+/* The record says frozen from before the freeze until after the thaw: what a crash leaves counts as
+ * frozen, and thawing what runs is harmless. */
+static int note_frozen(struct engine *e, struct sandbox *sb, bool on, struct abx_err *err)
+{
+    sb->record.is_frozen = on;
+    return record_write(e->records_fd, &sb->record, err);
+}
+
 static void on_frozen(void *user, const struct job_result *r, int *fds, size_t n_fds)
 {
     struct request *q = user;
@@ -351,11 +374,11 @@ static void on_frozen(void *user, const struct job_result *r, int *fds, size_t n
     (void)fds;
     (void)n_fds;
     sb->is_busy = false;
-    if (err.code == 0) {
+    if (err.code == 0)
         sb->state = r->kind == JOB_FREEZE ? SANDBOX_FROZEN : SANDBOX_RUNNING;
-        sb->record.is_frozen = r->kind == JOB_FREEZE;
-        (void)record_write(e->records_fd, &sb->record, &err);
-    }
+    /* Also after a failed freeze: a worker that died may have frozen it, so it stays noted. */
+    if (err.code == 0 && r->kind == JOB_THAW)
+        (void)note_frozen(e, sb, false, &err);
     sockets_set_frozen(e->sockets, sb->record.sandbox_id, sb->state == SANDBOX_FROZEN);
     if (err.code)
         server_reply_error(e, q->conn, q->seq, &err);
@@ -387,8 +410,11 @@ void sandbox_freeze(struct engine *e, struct sandbox *sb, bool thaw, uint64_t co
         reply_freeze(e, conn, seq, 0);
         return;
     }
-    if (r == 0 && !thaw) /* from here on no new connections */
-        sockets_set_frozen(e->sockets, sb->record.sandbox_id, true);
+    if (r == 0 && !thaw) {
+        r = note_frozen(e, sb, true, &err);
+        if (r == 0) /* from here on no new connections */
+            sockets_set_frozen(e->sockets, sb->record.sandbox_id, true);
+    }
     if (r == 0)
         r = request_submit(e, sb, thaw ? JOB_THAW : JOB_FREEZE, conn, seq, on_frozen, &err);
     if (r < 0)

@@ -238,6 +238,7 @@ static int take_templates(struct client *k, const Abx__Ipc__Frame *f, struct abx
 
     if (r < 0)
         return r;
+    slots_refill(e); /* a pool may be of another template now */
     body.templates = list;
     for (;;) {
         const struct template *next = NULL;

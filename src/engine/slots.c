@@ -49,6 +49,7 @@ static void on_prepared(void *user, const struct job_result *r, int *fds, size_t
     }
     log_err("a slot could not be prepared", &r->err);
     e->slots_not_before_ns = time_mono_ns() + RETRY_NS;
+    engine_tick_later(e);
     sb->state = SANDBOX_PREPARED;
     sb->must_sweep = r->err.code == ABX_UNAVAILABLE;
     sandbox_remove(e, sb, 0, 0);
@@ -214,6 +215,14 @@ static unsigned warm_missing(const struct warm *w, int64_t now)
     return w->folder[0] != '\0' && now >= w->not_before_ns && have < w->option->n
                ? w->option->n - have
                : 0;
+}
+
+bool slots_are_missing(const struct engine *e)
+{
+    for (size_t i = 0; i < e->n_warm; i++)
+        if (warm_missing(&e->warm[i], INT64_MAX) > 0)
+            return true;
+    return e->n_slots + e->slots_coming < e->o->slots;
 }
 
 void slots_refill(struct engine *e)

@@ -16,6 +16,7 @@
 #include "engine/worker_internal.h"
 
 #define ENVD_BACKLOG 128
+#define FREE_LEASES_MAX 64u /* more go back to the machine */
 
 /* --- uid leases --------------------------------------------------------------------------------- */
 
@@ -86,6 +87,28 @@ static struct lease *lease_take(struct worker *w, struct abx_err *err)
     return l;
 }
 
+/* After a rush the ranges belong to other services again. */
+static int lease_trim(struct worker *w, struct abx_err *err)
+{
+    size_t n_free = 0;
+    struct lease *last = NULL;
+    int r;
+
+    for (size_t i = 0; i < w->n_leases; i++)
+        if (w->leases[i].is_free) {
+            n_free++;
+            last = &w->leases[i];
+        }
+    if (n_free <= FREE_LEASES_MAX)
+        return 0;
+    r = uid_lease_release(w->uids, last->base, err);
+    if (r < 0)
+        return r;
+    fd_close(last->userns_fd);
+    *last = w->leases[--w->n_leases];
+    return 0;
+}
+
 int job_uid_put_run(struct worker *w, const struct job *j, struct job_result *ret)
 {
     struct lease *l = lease_find(w, j->record.uid_base);
@@ -94,7 +117,7 @@ int job_uid_put_run(struct worker *w, const struct job *j, struct job_result *re
         return err_set(&ret->err, ABX_NOT_FOUND, "uid range %u is not leased",
                        (unsigned)j->record.uid_base);
     l->is_free = true;
-    return 0;
+    return lease_trim(w, &ret->err);
 }
 
 /* --- slots -------------------------------------------------------------------------------------- */

@@ -104,6 +104,9 @@ static void pages_follow_each_other_without_gap(void **state)
         }
     }
     assert_int_equal(got, 90);
+    table_find_id(t, "i98")->state = SANDBOX_REMOVING;
+    assert_int_equal(table_page(t, "i97", page, 7, &more), 1);
+    assert_string_equal(page[0]->record.sandbox_id, "i99");
     assert_int_equal(table_page(t, "i99", page, 7, &more), 0);
     assert_false(more);
 }
