@@ -6,6 +6,8 @@
  */
 #include "wire/http1_head.h"
 
+#define SHRINK_MAX 2048u
+
 enum state {
     STATE_IDLE,     /* between messages */
     STATE_SKIP_LF,  /* behind the CR of an empty line before a request */
@@ -394,9 +396,11 @@ void http1_parser_shrink(struct http1_parser *p)
 {
     if (p->state != STATE_IDLE)
         return;
-    buf_done(&p->head.buf);
+    /* What an ordinary head needs stays: parsers are pooled. */
+    if (p->head.buf.cap > SHRINK_MAX)
+        buf_done(&p->head.buf);
     buf_done(&p->trailer.buf);
-    memset(&p->parsed, 0, sizeof p->parsed);
+    p->parsed.n_fields = 0;
 }
 
 int http1_error_status(enum http1_error e)

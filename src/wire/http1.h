@@ -108,7 +108,8 @@ void http1_parser_upgrade(struct http1_parser *p);
 enum http1_event http1_parser_eof(struct http1_parser *p);
 /* No message has begun (idle keep-alive connection). */
 bool http1_parser_is_idle(const struct http1_parser *p);
-/* Frees memory that an idle connection does not need. */
+/* Frees memory that an idle connection does not need; up to 2 KiB of head buffer stay. The head is
+ * gone. */
 void http1_parser_shrink(struct http1_parser *p);
 
 /* Encoding. Names must be tokens, values and targets as the parser wants them (no control bytes):
