@@ -96,7 +96,7 @@ def cpu_ns(pid):
 
 
 def wrk(port, path, connections, seconds, script):
-    args = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", script,
+    args = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "--timeout", "30s", "-s", script,
             f"http://127.0.0.1:{port}{path}"]
     out = subprocess.run(args, stdout=subprocess.PIPE, text=True, check=True).stdout
     errors = re.search(r"Non-2xx or 3xx responses: (\d+)|Socket errors: (.*)", out)
