@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "control/api_internal.h"
 
 #define TEMPLATES_FRESH_MS 2000
@@ -55,13 +54,9 @@ static void on_created(void *user, int status, const char *body, const struct ab
             api_reply_error(rq, &err, RETRY_UNSAID);
         }
     } else {
-        if (err_http_status(failure) >= 500)
-            log_warn("create failed", "request", rq->request_id, "error", failure->msg, NULL);
-        err = *failure;
-        if (err.code == ABX_INTERNAL || err.code == ABX_UNKNOWN)
-            (void)err_set(&err, ABX_INTERNAL, "Failed to create sandbox");
         /* Nothing is left of a create that failed, whoever asks again gets a new one. */
-        api_reply_error(rq, &err, is_clean || err.code == ABX_UNAVAILABLE ? RETRY_YES : RETRY_NO);
+        api_reply_error(rq, failure,
+                        is_clean || failure->code == ABX_UNAVAILABLE ? RETRY_YES : RETRY_NO);
     }
     api_request_unref(rq);
 }

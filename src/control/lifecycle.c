@@ -357,9 +357,23 @@ static void started(struct sandbox *sb, const struct change *c)
     lifecycle_fire(sb, EV_COMMIT_FAILED, &(struct change){ .failure = &err });
 }
 
+/* The driver's own troubles are no fault of the client's request, whatever their code. */
 static void start_failed(struct sandbox *sb, const struct change *c)
 {
-    fail_create(sb, c->failure, !c->was_sent);
+    struct abx_err err = *c->failure;
+
+    switch (err.code) {
+    case ABX_NOT_FOUND: /* the build */
+    case ABX_RESOURCE_EXHAUSTED:
+    case ABX_UNAVAILABLE:
+    case ABX_DEADLINE_EXCEEDED:
+        break;
+    default:
+        log_err("driver cannot create a sandbox", &err);
+        (void)err_set(&err, ABX_INTERNAL, "Failed to create sandbox");
+        break;
+    }
+    fail_create(sb, &err, !c->was_sent);
 }
 
 static void commit_failed(struct sandbox *sb, const struct change *c)

@@ -265,11 +265,17 @@ def test_same_idempotency_key_gives_the_first_answer(control):
 
 def test_a_failed_create_frees_its_idempotency_key(control):
     key = {"Idempotency-Key": "key-2"}
-    control.engine.on_create = lambda sandbox: (13, "no luck")
-    assert control.create(500, key)["message"] == "Failed to create sandbox"
+    for code in (13, 7, 3):
+        control.engine.on_create = lambda sandbox, code=code: (code, "no luck")
+        answer = control.ask("POST", "/v2/sandboxes", {"templateID": "base"}, key)
+        assert (answer.status, answer.message) == (500, "Failed to create sandbox")
+    control.engine.on_create = lambda sandbox: (8, "no slot is free")
+    answer = control.ask("POST", "/v2/sandboxes", {"templateID": "base"}, key)
+    assert (answer.status, answer.message) == (429, "no slot is free")
+    assert answer.headers["Should-Retry"] == "false"
     control.engine.on_create = lambda sandbox: None
     made = control.create(201, key)
-    control.engine.wait(lambda: len(control.engine.kills) == 1)
+    control.engine.wait(lambda: len(control.engine.kills) == 4)
     assert control.ids() == [made["sandboxID"]] == list(control.engine.sandboxes)
 
 

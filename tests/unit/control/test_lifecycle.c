@@ -516,10 +516,10 @@ static void a_failed_start_is_answered_at_once_and_killed_behind(void **state)
 
     (void)state;
     reach(SANDBOX_STARTING, &a, id);
-    (void)err_set(&failure, ABX_INTERNAL, "no luck");
+    (void)err_set(&failure, ABX_PERMISSION_DENIED, "read-only file system");
     end_create(&failure);
     assert_int_equal(a.n, 1);
-    assert_int_equal(a.code, ABX_INTERNAL);
+    assert_int_equal(a.code, ABX_INTERNAL); /* not 403: no fault of the request's */
     assert_false(a.is_clean);
     assert_int_equal(state_of(id), SANDBOX_KILLING);
     assert_int_equal(w.fake.n_kills, 1);
