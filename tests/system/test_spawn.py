@@ -556,6 +556,8 @@ mkdir /sys/fs/cgroup/user/own; echo $$ >/sys/fs/cgroup/user/own/cgroup.procs; gr
 ! mkdir /sys/fs/cgroup/other
 ! ls /sys/fs/cgroup/../../../sys/fs/cgroup/unified
 """
-    out = run("/bin/sh", "-c", script, cgroups=f"spawn-test-{os.getpid()}").stdout.split()
+    instance = f"spawn-test-{os.getpid()}"
+    out = run("/bin/sh", "-c", script, cgroups=instance).stdout.split()
     # Commands of this test's init are children of its daemon, which sees its own group as the top.
     assert out == ["0::/../user", "0::/"]
+    assert subprocess.check_output(["find", "/sys/fs/cgroup", "-name", f"abx-{instance}"]) == b""

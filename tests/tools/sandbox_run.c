@@ -399,14 +399,16 @@ static int tool_open(struct tool *t, struct abx_err *err)
 {
     const char *keep[SPAWN_LAYERS_MAX + 3] = { t->o.work, t->o.leases_dir };
     struct spawner_opts opts = { .mount_path = t->o.mount, .keep_paths = keep };
-    char leases[PATH_MAX];
+    char leases[PATH_MAX], instance[32];
     int r = path_mkdirs(AT_FDCWD, t->o.work, 0700, err);
 
+    /* One per process, or what a killed one held would seem in use as long as another runs. */
+    (void)snprintf(instance, sizeof instance, "sandbox-run-%d", (int)getpid());
     for (size_t i = 0; i < t->o.n_layers; i++)
         keep[i + 2] = t->o.layers[i];
     if (r == 0)
         r = path_join(leases, sizeof leases, t->o.leases_dir, "uid-ranges")
-                ? uid_leases_open(leases, "sandbox-run", &t->leases, err)
+                ? uid_leases_open(leases, instance, &t->leases, err)
                 : err_set(err, ABX_INVALID_ARGUMENT, "path too long");
     if (r == 0)
         r = uid_lease_take(t->leases, &t->base, err);
@@ -438,6 +440,8 @@ int main(int argc, char **argv)
     if (r == 0)
         r = t.o.count > 0 ? run_many(&t, &err) : run_command(&t, &status, &err);
     if (t.base && uid_lease_release(t.leases, t.base, r == 0 ? &err : NULL) < 0 && r == 0)
+        r = err.code;
+    if (t.tree && cgroup_tree_remove(t.tree, r == 0 ? &err : NULL) < 0 && r == 0)
         r = err.code;
     spawner_free(t.spawner);
     cgroup_tree_free(t.tree);
