@@ -28,7 +28,7 @@
 static void process_init(void)
 {
     struct sigaction ignore = { .sa_handler = SIG_IGN };
-    struct rlimit stack;
+    struct rlimit stack, files;
     sigset_t none;
 
     (void)sigaction(SIGPIPE, &ignore, NULL);
@@ -42,6 +42,10 @@ static void process_init(void)
     if (getrlimit(RLIMIT_STACK, &stack) == 0) {
         stack.rlim_cur = POOL_STACK;
         (void)setrlimit(RLIMIT_STACK, &stack);
+    }
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max; /* commands have PID 1's limit, not this */
+        (void)setrlimit(RLIMIT_NOFILE, &files);
     }
     (void)setenv("UV_THREADPOOL_SIZE", POOL_THREADS, 1);
     for (int fd = GUEST_FD_ENVD; fd <= INIT_FD_KEPT; fd++)

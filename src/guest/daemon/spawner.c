@@ -242,10 +242,14 @@ static void answered(struct spawner *s, const struct init_event *ev, int *pidfd)
             (void)syscall(SYS_pidfd_send_signal, *pidfd, SIGKILL, NULL, 0);
         return;
     }
-    if (ev->kind == INIT_FAILED)
+    if (ev->kind == INIT_FAILED) {
         failure_set(p, ev->step, ev->error, &err);
-    else if (*pidfd < 0)
+    } else if (*pidfd < 0) {
+        /* No room for its descriptor here. The supervisor has not reaped it, or it would have said
+         * so later than this: the number is its own. */
+        (void)kill(ev->pid, SIGKILL);
         (void)err_set(&err, ABX_RESOURCE_EXHAUSTED, "start '%s': out of descriptors", p->cmd);
+    }
     if (err.code)
         p->done(p->user, 0, 0, -EBADF, &err);
     else

@@ -52,9 +52,12 @@ static void on_child(int sig)
 
 static void signals_init(sigset_t *ret_wait_mask)
 {
-    struct sigaction sa = { .sa_handler = on_child };
+    struct sigaction sa = { .sa_handler = on_child }, dfl = { .sa_handler = SIG_DFL };
     sigset_t blocked;
 
+    /* The engine may have ignored some, and commands would inherit that. */
+    for (int sig = 1; sig < NSIG; sig++)
+        (void)sigaction(sig, &dfl, NULL);
     (void)sigaction(SIGCHLD, &sa, NULL);
     (void)sigemptyset(&blocked);
     *ret_wait_mask = blocked;
@@ -232,6 +235,7 @@ int init_main(void)
     reserve_fds();
     (void)setsid(); /* its own group, for HELLO; fails when the engine did it */
     signals_init(&wait_mask);
+    supervisor_prepare();
     daemon_started_ms = now_ms();
     for (;;) {
         reap();

@@ -29,6 +29,8 @@
 #define OOM_RAISE 100 /* user code goes before the guest */
 #define OOM_MAX 1000
 
+static char command_oom[24] = "0"; /* oom_score_adj of commands */
+
 struct start {
     int sock;
     const struct init_spawn *req;
@@ -37,7 +39,6 @@ struct start {
     char **argv;
     char **envp;
     const char *path; /* PATH of envp */
-    char oom[24];
     int stdio[3];
     int held[2];
     size_t n_held;
@@ -159,7 +160,7 @@ static void take_strings(struct start *st, const char *inlined, int memfd)
 }
 
 /* oom_score_adj can only be raised here: this process's own value + OOM_RAISE. */
-static void prepare_oom(struct start *st)
+void supervisor_prepare(void)
 {
     char own[16] = "0";
     int fd = open("/proc/self/oom_score_adj", O_RDONLY | O_CLOEXEC);
@@ -172,7 +173,7 @@ static void prepare_oom(struct start *st)
     for (ssize_t i = is_negative; i < n && own[i] >= '0' && own[i] <= '9'; i++)
         value = value * 10 + (own[i] - '0');
     value = (is_negative ? -value : value) + OOM_RAISE;
-    (void)snprintf(st->oom, sizeof(st->oom), "%ld", MIN(value, (long)OOM_MAX));
+    (void)snprintf(command_oom, sizeof(command_oom), "%ld", MIN(value, (long)OOM_MAX));
 }
 
 /* --- in the vfork child: system calls only ---------------------------------------------------- */
@@ -198,13 +199,13 @@ static void child_stdio(struct start *st)
         child_fail(st, INIT_STEP_PREPARE);
 }
 
-static void child_priorities(struct start *st)
+static void child_priorities(void)
 {
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
     /* Best effort both: a sandbox without /proc, or without the right to lower a nice value. */
     if (fd >= 0) {
-        (void)!write(fd, st->oom, strlen(st->oom));
+        (void)!write(fd, command_oom, strlen(command_oom));
         (void)close(fd);
     }
     (void)setpriority(PRIO_PROCESS, 0, 0);
@@ -221,13 +222,15 @@ static void child_user(struct start *st)
         child_fail(st, INIT_STEP_USER);
 }
 
+/* PID 1 has every signal at its default but SIGCHLD, which exec resets. */
 static void child_signals(void)
 {
-    struct sigaction dfl = { .sa_handler = SIG_DFL };
+    struct sigaction dfl = { .sa_handler = SIG_DFL }, ignore = { .sa_handler = SIG_IGN };
     sigset_t none;
 
-    for (int sig = 1; sig < NSIG; sig++)
-        (void)sigaction(sig, &dfl, NULL);
+    /* One of these may be pending since before setsid: ignoring drops it. */
+    (void)sigaction(SIGUSR1, &ignore, NULL);
+    (void)sigaction(SIGUSR1, &dfl, NULL);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
@@ -266,7 +269,7 @@ static void child_exec(struct start *st)
 static _Noreturn void child_run(struct start *st)
 {
     child_stdio(st);
-    child_priorities(st);
+    child_priorities();
     child_user(st);
     (void)umask(022);
     if (chdir(st->cwd) < 0)
@@ -350,7 +353,6 @@ _Noreturn void supervisor_run(int sock, const struct init_spawn *req, const char
     if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
         fail(&st, INIT_STEP_PREPARE, errno);
     (void)prctl(PR_SET_NAME, "abx-supervisor", 0, 0, 0);
-    prepare_oom(&st);
     pid = vfork();
     if (pid == 0)
         child_run(&st);

@@ -15,6 +15,9 @@
 /* Passes fds to the other end in the same message. 0, or -1 with errno. */
 int init_send(int sock, const void *msg, size_t n, const int *fds, size_t n_fds, int flags);
 
+/* Reads, once and in PID 1, what every supervisor needs to know. */
+void supervisor_prepare(void);
+
 /* Takes over this freshly forked process: starts the command of `req`, whose inline strings are at
  * `strings`, answers over `sock`, waits for the command and for everything it left. `fds` are its
  * descriptors; all others but `sock` get closed. Never returns. */
