@@ -120,10 +120,11 @@ static int claim(struct creation *c, struct abx_err *err)
 
     /* First the record: whatever comes next, the sandbox belongs to this id. */
     r = record_write(e->records_fd, &sb->record, err);
-    if (r == 0)
-        r = identity_deliver(sb->netns_fd, buf_slice(&c->identity), err);
+    /* The name before the identity: what the guest does on its claim sees it. */
     if (r == 0)
         r = hostname_set(sb->pidfd, e->own_uts_fd, c->hostname, err);
+    if (r == 0)
+        r = identity_deliver(sb->netns_fd, buf_slice(&c->identity), err);
     return r < 0 ? r : open_to_others(c, err);
 }
 

@@ -2,6 +2,7 @@
 #include "guest/daemon/claim.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -47,6 +48,31 @@ void claim_find(struct identity *id)
         log_err("kept identity refused", &err);
 }
 
+/* A pooled sandbox got its name only now; its files still have the pool's. Nothing of a user has run
+ * yet, so they are replaced whole. */
+static int tell_host_name(struct abx_err *err)
+{
+    _cleanup_(buf_done) struct buf old = BUF_INIT(256);
+    _cleanup_(closep) int etc = open("/etc", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    char name[HOST_NAME_MAX + 1] = "", text[2 * HOST_NAME_MAX + 128];
+    int n, r;
+
+    if (etc < 0 || gethostname(name, sizeof(name) - 1) < 0)
+        return err_sys(err, errno, "host name");
+    n = snprintf(text, sizeof(text), "%s\n", name);
+    if (file_read(etc, "hostname", &old, NULL) == 0 &&
+        slice_eq(buf_slice(&old), slice_of(text, (size_t)n)))
+        return 0;
+    r = file_replace(etc, "hostname", text, (size_t)n, 0644, false, err);
+    if (r < 0)
+        return r;
+    n = snprintf(text, sizeof(text),
+                 "127.0.0.1\tlocalhost\n127.0.1.1\t%s\n"
+                 "::1\tlocalhost ip6-localhost ip6-loopback\n",
+                 name);
+    return file_replace(etc, "hosts", text, (size_t)n, 0644, false, err);
+}
+
 static void tell_run(struct work *w)
 {
     struct telling *t = container_of(w, struct telling, work);
@@ -69,6 +95,8 @@ static void tell_run(struct work *w)
     for (size_t i = 0; i < ARRAY_SIZE(files) && !w->err.code; i++)
         (void)file_replace(dir, files[i][0], files[i][1], strlen(files[i][1]), 0644, false,
                            &w->err);
+    if (!w->err.code)
+        (void)tell_host_name(&w->err);
 }
 
 static void telling_free(struct telling *t)

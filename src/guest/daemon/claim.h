@@ -7,5 +7,6 @@
 void claim_keep(struct slice message);
 /* Takes over the identity that a previous daemon kept, if there is one. */
 void claim_find(struct identity *id);
-/* Writes /run/e2b/.E2B_SANDBOX and its siblings, in the pool. */
+/* Writes /run/e2b/.E2B_SANDBOX and its siblings and, where the host name was set after the start,
+ * /etc/hostname and /etc/hosts; in the pool. */
 void claim_tell(uv_loop_t *loop, const struct identity *id);
