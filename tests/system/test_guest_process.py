@@ -368,6 +368,13 @@ def test_lost_reader_leaves_the_command_running_and_a_ring(guest):
     assert result["end"]["status"] == "exit status 0"
 
 
+def test_unread_output_of_many_commands_is_bounded(guest):
+    for _ in range(40):
+        guest.sh_start("head -c 1500000 /dev/zero").close()
+    until(lambda: guest.pids() == [], 20)
+    assert guest.is_sanitized() or guest.daemon_memory() < 40 << 20
+
+
 def test_finished_command_can_be_connected_to_but_is_not_listed(guest):
     process = guest.start("sh", "-c", "exit 5")
     process.wait()

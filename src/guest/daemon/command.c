@@ -69,6 +69,7 @@ static void command_forget(struct command *c)
     while (*at != c)
         at = &(*at)->next;
     *at = c->next;
+    c->owner->n_commands--;
     c->owner->n_ended--;
     c->is_forgotten = true;
     if (c->owner->n_ended == 0)
@@ -107,6 +108,7 @@ static void command_ended(struct command *c)
         return;
     command_pipes_close(c);
     input_close(&c->input);
+    output_close(&c->output);
     if (c->request)
         rpc_message_free(&c->request->base);
     c->request = NULL; /* only for lists, where ended ones do not appear */
@@ -285,6 +287,18 @@ static int open_terminal(struct command *c, int child[3], struct abx_err *err)
     return 0;
 }
 
+/* Each command may keep its part of COMMANDS_RING_MAX. Only ever less: a ring that was cut does not
+ * come back. */
+static void share_rings(struct commands *cs)
+{
+    size_t part = COMMANDS_RING_MAX / MAX(cs->n_commands, (size_t)1);
+
+    if (part >= OUTPUT_RING_MAX)
+        return;
+    for (struct command *c = cs->list; c; c = c->next)
+        output_limit_ring(&c->output, part);
+}
+
 /* Puts the command on the loop and into the table. */
 static int command_begin(struct command *c, struct abx_err *err)
 {
@@ -296,6 +310,8 @@ static int command_begin(struct command *c, struct abx_err *err)
     c->n_handles = 1;
     c->next = cs->list;
     cs->list = c;
+    cs->n_commands++;
+    share_rings(cs);
     r = command_pipes_open(c, err);
     if (r < 0)
         return r;

@@ -13,8 +13,9 @@
 #include "schema/process.pb-c.h"
 
 #define COMMAND_LINGER_MS 30000
-#define COMMANDS_ENDED_MAX 1024 /* ended ones that are remembered */
-#define COMMAND_STALL_MS 30000  /* a reader without progress for so long is cut off */
+#define COMMANDS_ENDED_MAX 1024       /* ended ones that are remembered */
+#define COMMANDS_RING_MAX (16u << 20) /* unread output of all commands without a reader together */
+#define COMMAND_STALL_MS 30000        /* a reader without progress for so long is cut off */
 
 struct commands;
 struct command;

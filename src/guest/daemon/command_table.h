@@ -8,6 +8,7 @@ struct commands {
     uv_timer_t tick; /* runs while any reader is attached */
     struct spawner *spawner;
     struct command *list; /* newest first */
+    size_t n_commands;
     size_t n_ended;
     size_t n_readers;
 };

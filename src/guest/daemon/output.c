@@ -19,6 +19,7 @@ void output_init(struct output *o)
 {
     memset(o, 0, sizeof(*o));
     buf_init(&o->log, LOG_MAX);
+    o->ring_max = OUTPUT_RING_MAX;
 }
 
 void output_done(struct output *o)
@@ -47,8 +48,10 @@ static void trim(struct output *o)
     uint64_t keep = output_end(o);
 
     if (!o->readers) {
-        while (o->log.len > OUTPUT_RING_MAX)
+        while (o->log.len > o->ring_max)
             drop_first(o, true);
+        if (o->log.len == 0)
+            buf_done(&o->log);
         return;
     }
     for (const struct output_reader *r = o->readers; r; r = r->next)
@@ -59,6 +62,32 @@ static void trim(struct output *o)
     }
     if (o->log.len == 0)
         buf_done(&o->log); /* a quiet command costs nothing */
+}
+
+/* Gives back what the buffer has too much; without memory for the move it stays as it is. */
+static void compact(struct output *o)
+{
+    struct buf small = BUF_INIT(o->log.limit);
+
+    if (o->log.cap <= o->log.len + OUTPUT_CHUNK_MAX || buf_append_slice(&small, buf_slice(&o->log)))
+        return;
+    buf_done(&o->log);
+    o->log = small;
+}
+
+void output_limit_ring(struct output *o, size_t max)
+{
+    o->ring_max = MIN(max, (size_t)OUTPUT_RING_MAX);
+    if (o->readers || o->log.len <= o->ring_max)
+        return;
+    trim(o);
+    compact(o);
+}
+
+void output_close(struct output *o)
+{
+    if (!o->readers)
+        compact(o);
 }
 
 uint8_t *output_reserve(struct output *o, size_t n)

@@ -1,8 +1,8 @@
 /* output.h - what a command wrote, once in memory for any number of readers.
  *
  * A log of records (stream, bytes). Readers hold positions; what every reader has passed is dropped.
- * Without a reader the newest OUTPUT_RING_MAX bytes are kept for the next one, and what had to be
- * dropped is counted. The owner stops reading from the command while output_is_full. Pure: no file
+ * Without a reader the newest bytes, at most OUTPUT_RING_MAX, are kept for the next one, and what had
+ * to be dropped is counted. The owner stops reading from the command while output_is_full. Pure: no file
  * descriptor, no loop.
  */
 #pragma once
@@ -25,11 +25,18 @@ struct output {
     uint64_t begin; /* position of the first byte in `log` */
     struct output_reader *readers;
     uint64_t dropped; /* payload bytes lost since the last reader left */
+    size_t ring_max;  /* at most OUTPUT_RING_MAX */
 };
 
 void output_init(struct output *o);
 /* Readers must be gone. */
 void output_done(struct output *o);
+
+/* Keeps less without a reader from now on (many commands share the memory). */
+void output_limit_ring(struct output *o, size_t max);
+
+/* Nothing more will be written: memory beyond what is kept goes back. */
+void output_close(struct output *o);
 
 /* Room for a record of up to `n` bytes (at most OUTPUT_CHUNK_MAX): where to write them, NULL when
  * out of memory. Nothing else of `o` may be called until output_commit with what was written (0 =

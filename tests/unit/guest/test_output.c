@@ -134,6 +134,32 @@ static void ring_drops_the_oldest_and_counts(void **state)
     output_done(&o);
 }
 
+static void ring_can_be_made_smaller(void **state)
+{
+    static uint8_t chunk[OUTPUT_CHUNK_MAX];
+    struct output_reader a;
+    uint64_t dropped;
+    struct output o;
+
+    output_init(&o);
+    for (unsigned i = 0; i < 10; i++)
+        put(&o, OUTPUT_STDOUT, chunk, sizeof(chunk));
+    output_limit_ring(&o, 3 * sizeof(chunk));
+    assert_true(o.log.len <= 3 * sizeof(chunk));
+    output_limit_ring(&o, 10);
+    assert_null(o.log.mem);
+    put(&o, OUTPUT_STDOUT, chunk, sizeof(chunk));
+    put_text(&o, "abc");
+    output_attach(&o, &a, &dropped);
+    assert_int_equal(dropped, 11 * sizeof(chunk));
+    put(&o, OUTPUT_STDERR, chunk, 20); /* a reader's bytes are not the ring's */
+    output_limit_ring(&o, 1);
+    assert_int_equal(o.log.len, 2 * 5 + 3 + 20);
+    output_detach(&o, &a);
+    assert_null(o.log.mem);
+    output_done(&o);
+}
+
 static void reader_far_behind_makes_it_full_until_it_goes_on(void **state)
 {
     static uint8_t chunk[OUTPUT_CHUNK_MAX];
@@ -194,6 +220,7 @@ int main(void)
         cmocka_unit_test(late_reader_gets_what_comes_next),
         cmocka_unit_test(first_reader_after_none_gets_what_was_kept),
         cmocka_unit_test(ring_drops_the_oldest_and_counts),
+        cmocka_unit_test(ring_can_be_made_smaller),
         cmocka_unit_test(reader_far_behind_makes_it_full_until_it_goes_on),
         cmocka_unit_test(memory_ends_where_the_limit_is),
     };
