@@ -56,21 +56,12 @@ static void on_created(void *user, int status, const char *body, const struct ab
     } else {
         /* Nothing is left of a create that failed, whoever asks again gets a new one. */
         api_reply_error(rq, failure,
-                        is_clean || failure->code == ABX_UNAVAILABLE ? RETRY_YES : RETRY_NO);
+                        failure->code == ABX_UNAVAILABLE ||
+                                (is_clean && failure->code != ABX_RESOURCE_EXHAUSTED)
+                            ? RETRY_YES
+                            : RETRY_NO);
     }
     api_request_unref(rq);
-}
-
-static int check_limit(struct api_request *rq, struct abx_err *err)
-{
-    size_t max = rq->c->opts.max_sandboxes;
-
-    if (max == 0 || lifecycle_count_active(rq->c->lifecycle, rq->team) < max)
-        return 0;
-    return err_reason(err, REASON_RATE_LIMITED,
-                      "you have reached the maximum number of concurrent E2B sandboxes (%zu). If "
-                      "you need more, please visit 'https://e2b.dev/docs/billing'",
-                      max);
 }
 
 /* The environment as a list; freed by the caller. NULL when out of memory. */
@@ -115,6 +106,7 @@ static int submit(struct api_request *rq, const struct template_entry *t, struct
         .request_hash = rq->request_hash,
         .request_id = rq->request_id,
         .origin = rq->origin,
+        .max_active = rq->c->opts.max_sandboxes,
     };
     int r;
 
@@ -135,8 +127,6 @@ static void start(struct api_request *rq)
 
     if (r == ABX_NOT_FOUND && refresh(rq))
         return;
-    if (r == 0)
-        r = check_limit(rq, &err);
     if (r == 0)
         r = submit(rq, t, &err);
     if (r < 0) {

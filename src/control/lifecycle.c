@@ -257,6 +257,19 @@ static void fail_create(struct sandbox *sb, const struct abx_err *failure, bool 
     answer_creators(sb, 0, NULL, failure, is_clean);
 }
 
+/* The limit counts here, behind the idempotency key: a repeated request gets its first answer. */
+static int may_start(struct sandbox *sb, struct abx_err *err)
+{
+    if (sb->wants_kill)
+        return err_set(err, ABX_ABORTED, "Sandbox '%s' was killed while it was created", sb->id);
+    if (sb->max_active == 0 || lifecycle_count_active(sb->lifecycle, sb->team, sb) < sb->max_active)
+        return 0;
+    return err_reason(err, REASON_RATE_LIMITED,
+                      "you have reached the maximum number of concurrent E2B sandboxes (%zu). If "
+                      "you need more, please visit 'https://e2b.dev/docs/billing'",
+                      sb->max_active);
+}
+
 static void written(struct sandbox *sb, const struct change *c)
 {
     struct driver *d = sb->lifecycle->opts.driver;
@@ -277,8 +290,7 @@ static void written(struct sandbox *sb, const struct change *c)
 
     (void)c;
     sb->t_written_ns = time_mono_ns();
-    if (sb->wants_kill) {
-        (void)err_set(&err, ABX_ABORTED, "Sandbox '%s' was killed while it was created", sb->id);
+    if (may_start(sb, &err) < 0) {
         fail_create(sb, &err, true);
         return;
     }

@@ -53,6 +53,7 @@ struct sandbox {
     int64_t started_ms;
     int64_t end_ms; /* wall clock; the timer below is what counts while running */
     int64_t timeout_ms;
+    size_t max_active;
     uint32_t cpu_count;
     uint32_t memory_mb;
     uint32_t disk_mb;
@@ -100,6 +101,7 @@ struct sandbox_spec {
     const char *request_hash;
     const char *request_id;
     const char *origin;
+    size_t max_active; /* of the team, 0 = no limit; over it: REASON_RATE_LIMITED */
 };
 
 /* One answer: success has status 201 and `body`; a failure has `failure`, and `is_clean` when the
@@ -153,8 +155,10 @@ struct sandbox *lifecycle_next(const struct lifecycle *l, const struct sandbox *
 /* First one with a number above `number`, NULL at the end. */
 struct sandbox *lifecycle_after(const struct lifecycle *l, uint64_t number);
 size_t lifecycle_count(const struct lifecycle *l);
-/* Sandboxes of a team that count against its limit: creating and running. */
-size_t lifecycle_count_active(const struct lifecycle *l, const char *team);
+/* Sandboxes of a team that count against its limit, creating and running, made before `sb` (NULL =
+ * all). */
+size_t lifecycle_count_active(const struct lifecycle *l, const char *team,
+                              const struct sandbox *sb);
 /* Seen by clients: running. */
 bool sandbox_is_visible(const struct sandbox *sb);
 

@@ -123,11 +123,12 @@ bool sandbox_is_visible(const struct sandbox *sb)
     return sb->state == SANDBOX_RUNNING;
 }
 
-size_t lifecycle_count_active(const struct lifecycle *l, const char *team)
+size_t lifecycle_count_active(const struct lifecycle *l, const char *team,
+                              const struct sandbox *before)
 {
     size_t n = 0;
 
-    for (const struct sandbox *sb = l->first; sb; sb = sb->next)
+    for (const struct sandbox *sb = l->first; sb && sb != before; sb = sb->next)
         if (sb->state <= SANDBOX_RUNNING && strcmp(sb->team, team) == 0)
             n++;
     return n;
@@ -242,6 +243,7 @@ int sandbox_from_spec(struct sandbox *sb, const struct sandbox_spec *spec, struc
     sb->is_secure = spec->is_secure;
     sb->created_ms = time_wall_ms();
     sb->timeout_ms = spec->timeout_ms;
+    sb->max_active = spec->max_active;
     sb->cpu_count = spec->cpu_count;
     sb->memory_mb = spec->memory_mb;
     sb->disk_mb = spec->disk_mb;

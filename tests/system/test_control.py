@@ -157,10 +157,15 @@ def test_sizes(build_dir, tmp_path):
         made = c.create(cpuCount=4, diskSizeMB=100)
         assert (made["cpuCount"], made["memoryMB"], made["diskSizeMB"]) == (4, 512, 100)
         assert c.create(400, cpuCount=5)["message"] == "cpuCount cannot be greater than 4"
-        c.create()
+        key = {"Idempotency-Key": "within"}
+        within = c.create(201, key)
         answer = c.ask("POST", "/sandboxes", {"templateID": "base"})
         assert answer.status == 429 and answer.headers["Should-Retry"] == "false"
         assert "maximum number of concurrent E2B sandboxes (2)" in answer.message
+        assert c.create(201, key) == within and len(c.engine.creates) == 2
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            refused = [pool.submit(c.create, 429) for _ in range(8)]
+            assert all(call.result() for call in refused)
         assert c.ask("DELETE", f"/sandboxes/{made['sandboxID']}").status == 204
         c.create()
     finally:

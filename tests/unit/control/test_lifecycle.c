@@ -845,8 +845,9 @@ static void active_sandboxes_are_counted_per_team(void **state)
     reach(SANDBOX_RUNNING, &a[0], id);
     reach(SANDBOX_KILLING, &a[1], id);
     reach(SANDBOX_STARTING, &a[2], id);
-    assert_int_equal(lifecycle_count_active(w.lifecycle, "t"), 2);
-    assert_int_equal(lifecycle_count_active(w.lifecycle, "u"), 0);
+    assert_int_equal(lifecycle_count_active(w.lifecycle, "t", NULL), 2);
+    assert_int_equal(lifecycle_count_active(w.lifecycle, "u", NULL), 0);
+    assert_int_equal(lifecycle_count_active(w.lifecycle, "t", lifecycle_find(w.lifecycle, id)), 1);
     assert_int_equal(lifecycle_count(w.lifecycle), 3);
 }
 
