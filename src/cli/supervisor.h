@@ -2,7 +2,7 @@
  *
  * Holds no state but the listeners and the roles' pids. It is child subreaper, so sandboxes whose
  * engine died are reaped here. A role that dies is started again after 50 ms, doubling up to 5 s
- * and back to 50 ms once it has run for 10 s; before the service is ready a death ends the start.
+ * and back to 50 ms once it has run for 1 s; before the service is ready a death ends the start.
  */
 #pragma once
 

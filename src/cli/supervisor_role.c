@@ -16,7 +16,7 @@
 #define ARGS_MAX_BYTES (64u << 10)
 #define BACKOFF_FIRST_NS (50 * NSEC_PER_MSEC)
 #define BACKOFF_LAST_NS (5 * NSEC_PER_SEC)
-#define STABLE_NS (10 * NSEC_PER_SEC)
+#define STABLE_NS (1 * NSEC_PER_SEC)
 
 extern char **environ;
 
