@@ -389,7 +389,7 @@ def loopback_copy(path, size):
 def bench_transfer(cold, size):
     client = Client(cold.port, cold.key)
     box = client.create()
-    pool = cold.data_dir / "pool" / "bench-copy"
+    pool = cold.data_dir / "pool/fs/bench-copy"
     ups, downs, copies = [], [], []
     block = b"\0" * 262144
 
@@ -432,7 +432,7 @@ def counts(service):
     pids = [p for ps in service.roles().values() for p in ps]
     fds = sum(len(os.listdir(f"/proc/{p}/fd")) for p in pids)
     rss = sum(int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{p}/status").read_text()).group(1)) for p in pids)
-    dirs = sum(len(os.listdir(d)) for d in (service.data_dir / "pool").glob("*") if d.is_dir())
+    dirs = sum(len(os.listdir(d)) for d in (service.data_dir / "pool/fs").glob("*") if d.is_dir())
     return {"roles": len(pids), "fds": fds, "rss_kib": rss, "folders": dirs}
 
 

@@ -58,6 +58,11 @@ class Service:
     def logged(self):
         return (self.data_dir / "serve.log").read_text(errors="replace")[-8000:]
 
+    def log_of(self, words):
+        """Lines of the log that hold one of the words, warnings and errors, with their neighbourhood's roles."""
+        lines = (self.data_dir / "serve.log").read_text(errors="replace").splitlines()
+        return "\n".join(x for x in lines if any(w in x for w in words) or " error " in x or "started again" in x)
+
     def client_env(self):
         """The variables that an E2B client needs."""
         return {"E2B_API_KEY": self.key, "E2B_API_URL": self.origin, "E2B_SANDBOX_URL": self.origin}
@@ -107,7 +112,8 @@ class Service:
                 name, rest = stat.read_text().split("(", 1)[1].rsplit(")", 1)
             except OSError:
                 continue
-            if int(rest.split()[1]) == self.process.pid and name.startswith("abx-"):
+            # Guests whose engine died are the supervisor's children too.
+            if int(rest.split()[1]) == self.process.pid and name.startswith("abx-") and name != "abx-guest":
                 found.setdefault(name, []).append(int(stat.parent.name))
         return found
 
@@ -126,7 +132,7 @@ class Service:
 
     def remove(self):
         """Unmounts and removes a data dir that this object made."""
-        subprocess.run(["umount", self.data_dir / "pool"], stderr=subprocess.DEVNULL, check=False)
+        subprocess.run(["umount", self.data_dir / "pool/fs"], stderr=subprocess.DEVNULL, check=False)
         if self.own_dir:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
