@@ -785,6 +785,25 @@ def test_processes_of_the_own_group_are_moved_to_a_leaf(crowded_group, instance,
     tool.close()
 
 
+SYSTEMD = """unshare -m sh -c 'mkdir -p /run/systemd && mount -t tmpfs none /run/systemd && mkdir /run/systemd/system && exec "$0" "$@"' """
+
+
+@pytest.mark.parametrize("delegated", [True, False])
+def test_systemd_s_own_groups_are_left_alone(crowded_group, instance, delegated):
+    """A unit with Delegate=yes is ours to divide; a login session's scope is not."""
+    if delegated:
+        os.setxattr(crowded_group, "trusted.delegate", b"1")
+    tool = Tool(instance, prefix=("sh", "-c", INTO_GROUP.format(group=crowded_group, wrap=SYSTEMD)))
+    assert tool("mode") == "v2 memory=1 cpu=1 pids=1"
+    inside = (crowded_group / f"abx-{instance}").exists()
+    outside = (crowded_group.parent / f"abx-{instance}").exists()
+    moved = str(tool.process.pid) not in (crowded_group / "cgroup.procs").read_text().split()
+    assert (inside, outside, moved) == (delegated, not delegated, delegated)
+    if not delegated:
+        tool("remove-tree")
+    tool.close()
+
+
 def test_the_probe_moves_no_process(crowded_group):
     checks = probe("--data-dir", "/var/tmp/x", prefix=("sh", "-c", INTO_GROUP.format(group=crowded_group, wrap="")))
     assert checks["cgroup-limits"]["status"] == "ok"

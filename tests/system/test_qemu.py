@@ -23,7 +23,7 @@ xxhash_generic sha256_generic blake2b_generic btrfs xfs""".split()
 PROGRAMS = "mkfs.btrfs btrfs mkfs.xfs xfs_growfs losetup setpriv unshare mkfs.ext4".split()
 PYTHON = "py.py pytest _pytest pluggy iniconfig packaging pygments pytest_timeout.py".split()
 # The test files that run whole in there.
-INSIDE = [name for name in ("limits", "engine") if (ROOT / f"tests/system/test_{name}.py").exists()]
+INSIDE = [name for name in ("limits", "spawn", "engine") if (ROOT / f"tests/system/test_{name}.py").exists()]
 TIMEOUT_S = 2400
 
 

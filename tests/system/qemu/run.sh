@@ -44,7 +44,7 @@ check "sandbox: layers by descriptor are refused with a reason" by_fd
 
 cd /mnt/tests/system || exit 1
 export ABX_BUILD=/mnt/build ABX_BASE_TEMPLATE="$template" PYTHONPATH=/mnt/py:/mnt/tests/system/qemu
-for file in limits engine; do
+for file in limits spawn engine; do
     [ -e "test_$file.py" ] || continue
     TAP_PREFIX="$file: " python3 -m pytest -q -p pytest_timeout -p tap_plugin -p no:cacheprovider "test_$file.py" 2>&1 |
         sed -E '/^(ok|not ok|#)/!s/^/# /'
