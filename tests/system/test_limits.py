@@ -3,6 +3,7 @@
 Needs root. Every test has an instance of its own and leaves no cgroup and no mount behind.
 """
 
+import fnmatch
 import json
 import os
 import re
@@ -88,7 +89,12 @@ class Tool:
 
 
 def own_groups(instance):
-    return [str(p) for p in Path("/sys/fs/cgroup").glob(f"**/abx-{instance}")]
+    """Trees of that name (a pattern) in all hierarchies; those of others come and go meanwhile."""
+    found = []
+    for top, folders, _ in os.walk("/sys/fs/cgroup"):
+        found += [f"{top}/{name}" for name in fnmatch.filter(folders, f"abx-{instance}")]
+        folders[:] = [name for name in folders if not name.startswith("abx-")]
+    return found
 
 
 def has_v1_freezer():
