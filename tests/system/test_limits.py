@@ -169,8 +169,8 @@ def test_guest_and_user_share_one_memory_limit(tool):
     eventually(lambda: tool.usage("a")["memory"] > 50 * MIB)
     second = tool.python("a", "user", HOG % 80)
     ended = eventually(lambda: [p for p in (first, second) if stat(p)[0] == "Z"])
-    assert len(ended) == 1
-    assert tool("wait", ended[0], 10000) == "137"
+    # The kernel may take both, when the second one faults while the first is still ending.
+    assert {tool("wait", pid, 10000) for pid in ended} == {"137"}
 
 
 def test_fork_fails_at_the_limit_of_processes(tool):
