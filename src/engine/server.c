@@ -15,6 +15,7 @@
 
 #define LIST_PAGE 250u
 #define TEMPLATES_PAGE 64u
+#define WARNINGS_MAX 4
 
 /* --- answers ------------------------------------------------------------------------------------ */
 
@@ -285,6 +286,27 @@ static void count_listed(void *user, struct sandbox *sb)
     *n += sb->record.sandbox_id[0] != '\0';
 }
 
+/* What people should know about limits that do not hold here. Returns how many. */
+static size_t find_warnings(const struct engine *e, char text[WARNINGS_MAX][256],
+                            char *list[WARNINGS_MAX])
+{
+    struct cgroup_enforced is = cgroup_tree_enforced(e->cgroups);
+    size_t n = 0;
+
+    if (!disk_pool_is_limited(e->pool))
+        (void)snprintf(text[n++], sizeof *text, "sandboxes have no disk limit: %.200s",
+                       disk_pool_why_plain(e->pool));
+    if (!is.memory)
+        (void)snprintf(text[n++], sizeof *text, "sandboxes have no memory limit on this host");
+    if (!is.cpu)
+        (void)snprintf(text[n++], sizeof *text, "sandboxes have no CPU limit on this host");
+    if (!is.pids)
+        (void)snprintf(text[n++], sizeof *text, "sandboxes have no process limit on this host");
+    for (size_t i = 0; i < n; i++)
+        list[i] = text[i];
+    return n;
+}
+
 static void take_info(struct client *k, const Abx__Ipc__Frame *f)
 {
     static const char *const modes[] = {
@@ -295,19 +317,17 @@ static void take_info(struct client *k, const Abx__Ipc__Frame *f)
     struct engine *e = k->engine;
     Abx__Ipc__Frame reply = ABX__IPC__FRAME__INIT;
     Abx__Ipc__EngineInfoReply body = ABX__IPC__ENGINE_INFO_REPLY__INIT;
-    const char *plain = disk_pool_is_limited(e->pool) ? "" : "sandboxes have no disk limit";
-    char *warnings[1];
+    char text[WARNINGS_MAX][256], *warnings[WARNINGS_MAX];
+    const char *path = e->mount_path == MOUNT_BY_STRING ? "string" : "fd";
 
     body.cgroup_mode = (char *)(uintptr_t)modes[cgroup_tree_mode(e->cgroups)];
-    body.mount_path =
-        e->mount_path == MOUNT_BY_STRING ? (char *)(uintptr_t)"string" : (char *)(uintptr_t)"fd";
+    body.mount_path = (char *)(uintptr_t)path;
     body.pool_kind = (char *)(uintptr_t)disk_kind_name(disk_pool_kind(e->pool));
     body.disk_limited = disk_pool_is_limited(e->pool);
     table_each(e->table, count_listed, &body.sandboxes);
     pools_count(e, &body.pooled);
-    warnings[0] = (char *)(uintptr_t)plain;
+    body.n_warnings = find_warnings(e, text, warnings);
     body.warnings = warnings;
-    body.n_warnings = plain[0] != '\0';
     reply.body_case = ABX__IPC__FRAME__BODY_ENGINE_INFO_REPLY;
     reply.engine_info_reply = &body;
     server_reply(e, k->id, f->seq, &reply);

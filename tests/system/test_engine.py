@@ -176,10 +176,6 @@ class Engine:
     def records(self):
         return {p.name for p in (self.run / "sandboxes").iterdir()}
 
-    def leases(self):
-        lines = Path("/run/abx/uid-ranges").read_text(errors="replace")
-        return lines.count(self.instance)
-
     def clean_up(self):
         for tool in self.tools:
             tool.close()
@@ -256,6 +252,15 @@ def test_cold_create_and_kill(engine):
     assert tool("list") == ""
     assert tool("kill a") == "existed=0"
     assert tool.error(f"sockets a {PORT} 1").startswith("err not_found")
+    expect_clean(tool)
+
+
+def test_cold_create_by_the_second_mount_path(engine):
+    tool = engine.start("--mount-path", "string", "--pool", "base=1")
+    assert tool.fields("info")["mount"] == "string"
+    tool("creates 3 a base")
+    assert tool(f"ask a2 {PORT} hostname") == "host-a2"
+    assert tool("kills 3 a") == "done=3 failed=0 "
     expect_clean(tool)
 
 
