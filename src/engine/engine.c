@@ -36,7 +36,8 @@ static void remove_one(void *user, struct sandbox *sb)
 
 static bool has_work(const struct engine *e)
 {
-    if (e->creating > 0 || crew_load(e->crew, WORKER_REMOVE) > 0)
+    if (e->creating > 0 || crew_load(e->crew, WORKER_REMOVE) > 0 ||
+        uv_is_active((const uv_handle_t *)&e->ending))
         return true;
     return e->stop_kills && (table_count(e->table) > 0 || e->slots_coming > 0 || e->is_trashing);
 }
@@ -241,7 +242,9 @@ static int start_handles(struct engine *e, struct abx_err *err)
         r = uv_signal_init(&e->loop, &e->on_int);
     if (r == 0)
         r = uv_timer_init(&e->loop, &e->timer);
-    e->on_term.data = e->on_int.data = e->timer.data = e;
+    if (r == 0)
+        r = uv_timer_init(&e->loop, &e->ending);
+    e->on_term.data = e->on_int.data = e->timer.data = e->ending.data = e;
     if (r == 0)
         r = uv_signal_start(&e->on_term, on_signal, SIGTERM);
     if (r == 0)

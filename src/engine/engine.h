@@ -63,7 +63,8 @@ struct engine {
     const struct options *o;
     uv_loop_t loop;
     uv_signal_t on_term, on_int;
-    uv_timer_t timer; /* runs only while something was put off */
+    uv_timer_t timer;  /* runs only while something was put off */
+    uv_timer_t ending; /* runs only while a killed sandbox's exit is waited for */
     int lock_fd, exe_fd, records_fd, own_uts_fd;
     char boot_id[RECORD_UUID_SIZE];
     struct cgroup_tree *cgroups;
@@ -159,6 +160,8 @@ void sandbox_usage(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t
 /* To be called when `is_busy` was cleared. */
 void sandbox_not_busy(struct engine *e, struct sandbox *sb);
 void trash_empty(struct engine *e);
+/* Timer: goes on with killed ones that take long to exit. */
+void sandboxes_end(uv_timer_t *t);
 /* Removes stuck ones whose time has come; true while others wait for theirs. */
 bool sandboxes_retry(struct engine *e);
 void uid_put(struct engine *e, uid_t base);

@@ -57,6 +57,7 @@ struct job {
     enum job_kind kind;
     uint64_t id;
     struct record record;
+    bool wants_oom;  /* JOB_REMOVE: also a JOB_OOM event */
     bool must_sweep; /* JOB_REMOVE: a worker died at it, half-written records may lie there */
     struct job_create create; /* JOB_CREATE only, not sent otherwise */
 };

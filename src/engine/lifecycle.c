@@ -12,6 +12,8 @@
 #include "engine/engine.h"
 
 #define STUCK_RETRY_NS (5 * NSEC_PER_SEC)
+#define ENDING_NS (100 * NSEC_PER_MSEC)
+#define ENDING_STEP_MS 20
 
 /* --- death -------------------------------------------------------------------------------------- */
 
@@ -28,14 +30,20 @@ static void unwatch(struct sandbox *sb)
     sb->exit_poll = NULL;
 }
 
+static void submit_remove(struct engine *e, struct sandbox *sb);
+
 static void on_exited(uv_poll_t *h, int status, int events)
 {
     struct sandbox *sb = h->data;
 
     (void)status;
     (void)events;
-    sb->is_died = true;
     unwatch(sb);
+    if (sb->is_ending) {
+        submit_remove(sb->engine, sb);
+        return;
+    }
+    sb->is_died = true;
     sandbox_remove(sb->engine, sb, 0, 0);
 }
 
@@ -115,6 +123,8 @@ void sandbox_on_event(void *user, const struct job_result *event)
     } else {
         t.found->has_exit = true;
         t.found->exit_status = event->u.status;
+        if (t.found->is_died && t.found->is_ending)
+            submit_remove(e, t.found);
     }
     tell_died(e, t.found, false);
 }
@@ -172,8 +182,6 @@ void uid_put(struct engine *e, uid_t base)
         log_err("uid range", &err); /* the audit finds it */
 }
 
-static void submit_remove(struct engine *e, struct sandbox *sb);
-
 static void put_off(struct engine *e, struct sandbox *sb, const struct abx_err *why)
 {
     log_err("a sandbox could not be removed", why);
@@ -218,11 +226,59 @@ static void submit_remove(struct engine *e, struct sandbox *sb)
     struct job j = { .kind = JOB_REMOVE };
     struct abx_err err;
 
+    unwatch(sb);
+    sb->is_ending = false;
     j.record = sb->record;
     j.must_sweep = sb->must_sweep;
+    j.wants_oom = sb->is_died;
     sb->state = SANDBOX_REMOVING;
     if (crew_submit(e->crew, WORKER_REMOVE, &j, NULL, 0, on_removed, sb, &err) < 0)
         put_off(e, sb, &err);
+}
+
+/* Kills PID 1, and with it all of its namespace, and has its exit waited for, so that the worker finds
+ * an empty group and need not look again and again. For one that ended by itself its exit status is
+ * waited for, which comes from the worker that is its parent. False: nothing to wait for. */
+static bool end(struct engine *e, struct sandbox *sb)
+{
+    if (sb->is_died ? sb->has_exit : !sb->exit_poll || sb->state == SANDBOX_FROZEN)
+        return false;
+    if (!sb->is_died && syscall(SYS_pidfd_send_signal, sb->pidfd, SIGKILL, NULL, 0) < 0)
+        return false;
+    sb->state = SANDBOX_REMOVING;
+    sb->is_ending = true;
+    sb->retry_ns = time_mono_ns() + ENDING_NS;
+    if (!uv_is_active((uv_handle_t *)&e->ending))
+        (void)uv_timer_start(&e->ending, sandboxes_end, ENDING_STEP_MS, ENDING_STEP_MS);
+    return true;
+}
+
+struct ending {
+    struct engine *engine;
+    int64_t now;
+    bool has_more;
+};
+
+static void end_one(void *user, struct sandbox *sb)
+{
+    struct ending *x = user;
+
+    if (!sb->is_ending)
+        return;
+    if (x->now >= sb->retry_ns)
+        submit_remove(x->engine, sb); /* the cgroup is killed as a whole now */
+    else
+        x->has_more = true;
+}
+
+void sandboxes_end(uv_timer_t *t)
+{
+    struct ending x = { t->data, time_mono_ns(), false };
+
+    table_each(x.engine->table, end_one, &x);
+    if (!x.has_more)
+        (void)uv_timer_stop(t);
+    engine_stop_if_idle(x.engine);
 }
 
 void sandbox_remove(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq)
@@ -239,15 +295,12 @@ void sandbox_remove(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_
         return;
     }
     pool_unlink(e, sb);
-    unwatch(sb);
-    /* A head start: the kill by cgroup follows and does not depend on it. */
-    if (sb->pidfd >= 0)
-        (void)syscall(SYS_pidfd_send_signal, sb->pidfd, SIGKILL, NULL, 0);
     fd_close(TAKE_FD(sb->netns_fd));
     fd_close(TAKE_FD(sb->userns_fd));
     fd_close(TAKE_FD(sb->envd_fd));
     fd_close(TAKE_FD(sb->control_fd));
-    submit_remove(e, sb);
+    if (!end(e, sb))
+        submit_remove(e, sb);
 }
 
 void sandbox_remove_then(struct engine *e, struct sandbox *sb,

@@ -34,6 +34,7 @@ struct sandbox {
     struct record record;
     enum sandbox_state state;
     bool is_busy;     /* freeze, thaw or resize under way; removal waits for it */
+    bool is_ending;   /* while removing: its exit, or exit status, is waited for */
     bool is_died;     /* ended by itself: Died is due once the id is known to others */
     bool must_sweep;  /* a worker died while it was at it */
     bool kill_wanted; /* asked for while starting or busy */
@@ -48,7 +49,7 @@ struct sandbox {
     int userns_fd; /* of a slot, until spawned */
     int envd_fd;
     int control_fd;
-    int64_t retry_ns; /* of a stuck one */
+    int64_t retry_ns; /* of a stuck one; of an ending one: no more waiting then */
     uv_poll_t *exit_poll;
     void *engine;
 };

@@ -74,7 +74,8 @@ static int run_remove(struct worker *w, const struct job *j, struct job_result *
     struct record record;
     int r;
 
-    send_oom(w, j->record.name);
+    if (j->wants_oom)
+        send_oom(w, j->record.name);
     if (record_read(w->records_fd, j->record.name, &record, NULL) == 0)
         ret->record.uid_base = record.uid_base;
     r = worker_remove_all(w, j->record.name, &ret->err);
