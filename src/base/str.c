@@ -143,6 +143,16 @@ static enum buf_status encode64(struct buf *b, struct slice s, const char *alpha
 
     if (!to)
         return st;
+    /* Whole words in and out, as long as there is a byte behind the three. */
+    for (; i + 4 <= s.n; i += 3, o += 4) {
+        uint32_t v, text;
+
+        memcpy(&v, s.p + i, sizeof v);
+        v = be32toh(v);
+        text = htobe32((uint32_t)alphabet[v >> 26] << 24 | (uint32_t)alphabet[v >> 20 & 63] << 16 |
+                       (uint32_t)alphabet[v >> 14 & 63] << 8 | (uint32_t)alphabet[v >> 8 & 63]);
+        memcpy(to + o, &text, sizeof text);
+    }
     for (; i + 3 <= s.n; i += 3) {
         uint32_t v = (uint32_t)s.p[i] << 16 | (uint32_t)s.p[i + 1] << 8 | s.p[i + 2];
 
@@ -175,97 +185,47 @@ enum buf_status base64url_encode(struct buf *b, struct slice s)
     return encode64(b, s, alphabet_url, false);
 }
 
-#define NONE64 0x80
+/* Every character of both alphabets with its value. */
+/* clang-format off */
+#define ALPHABETS(C) \
+    C('A', 0) C('B', 1) C('C', 2) C('D', 3) C('E', 4) C('F', 5) C('G', 6) C('H', 7) \
+    C('I', 8) C('J', 9) C('K', 10) C('L', 11) C('M', 12) C('N', 13) C('O', 14) C('P', 15) \
+    C('Q', 16) C('R', 17) C('S', 18) C('T', 19) C('U', 20) C('V', 21) C('W', 22) C('X', 23) \
+    C('Y', 24) C('Z', 25) C('a', 26) C('b', 27) C('c', 28) C('d', 29) C('e', 30) C('f', 31) \
+    C('g', 32) C('h', 33) C('i', 34) C('j', 35) C('k', 36) C('l', 37) C('m', 38) C('n', 39) \
+    C('o', 40) C('p', 41) C('q', 42) C('r', 43) C('s', 44) C('t', 45) C('u', 46) C('v', 47) \
+    C('w', 48) C('x', 49) C('y', 50) C('z', 51) C('0', 52) C('1', 53) C('2', 54) C('3', 55) \
+    C('4', 56) C('5', 57) C('6', 58) C('7', 59) C('8', 60) C('9', 61) C('+', 62) C('/', 63) \
+    C('-', 62) C('_', 63)
+/* clang-format on */
 
-/* Value of each base64 character of both alphabets. */
-static const uint8_t value64[256] = {
-    [0 ... '*'] = NONE64,
-    ['+'] = 62,
-    [','] = NONE64,
-    ['-'] = 62,
-    ['.'] = NONE64,
-    ['/'] = 63,
-    ['0'] = 52,
-    ['1'] = 53,
-    ['2'] = 54,
-    ['3'] = 55,
-    ['4'] = 56,
-    ['5'] = 57,
-    ['6'] = 58,
-    ['7'] = 59,
-    ['8'] = 60,
-    ['9'] = 61,
-    [':' ... '@'] = NONE64,
-    ['A'] = 0,
-    ['B'] = 1,
-    ['C'] = 2,
-    ['D'] = 3,
-    ['E'] = 4,
-    ['F'] = 5,
-    ['G'] = 6,
-    ['H'] = 7,
-    ['I'] = 8,
-    ['J'] = 9,
-    ['K'] = 10,
-    ['L'] = 11,
-    ['M'] = 12,
-    ['N'] = 13,
-    ['O'] = 14,
-    ['P'] = 15,
-    ['Q'] = 16,
-    ['R'] = 17,
-    ['S'] = 18,
-    ['T'] = 19,
-    ['U'] = 20,
-    ['V'] = 21,
-    ['W'] = 22,
-    ['X'] = 23,
-    ['Y'] = 24,
-    ['Z'] = 25,
-    ['[' ... '^'] = NONE64,
-    ['_'] = 63,
-    ['`'] = NONE64,
-    ['a'] = 26,
-    ['b'] = 27,
-    ['c'] = 28,
-    ['d'] = 29,
-    ['e'] = 30,
-    ['f'] = 31,
-    ['g'] = 32,
-    ['h'] = 33,
-    ['i'] = 34,
-    ['j'] = 35,
-    ['k'] = 36,
-    ['l'] = 37,
-    ['m'] = 38,
-    ['n'] = 39,
-    ['o'] = 40,
-    ['p'] = 41,
-    ['q'] = 42,
-    ['r'] = 43,
-    ['s'] = 44,
-    ['t'] = 45,
-    ['u'] = 46,
-    ['v'] = 47,
-    ['w'] = 48,
-    ['x'] = 49,
-    ['y'] = 50,
-    ['z'] = 51,
-    ['{' ... 255] = NONE64,
+/* A character's value where it belongs in a group's word (the group's bytes are its upper three), and
+ * a bit of its own in the lowest byte that says that the character is one. */
+#define FIRST(c, v) [c] = (v##u) << 26 | 1,
+#define SECOND(c, v) [c] = (v##u) << 20 | 2,
+#define THIRD(c, v) [c] = (v##u) << 14 | 4,
+#define FOURTH(c, v) [c] = (v##u) << 8 | 8,
+#define ALL_FOUR 15u
+
+static const uint32_t values64[4][256] = {
+    { ALPHABETS(FIRST) },
+    { ALPHABETS(SECOND) },
+    { ALPHABETS(THIRD) },
+    { ALPHABETS(FOURTH) },
 };
 
-/* Decodes whole groups of four; writes one byte more than it decodes, to store words. The result's
- * NONE64 bit says that a character was none: one look at the end keeps the loop free of branches. */
+/* Decodes whole groups of four; writes one byte more than it decodes, to store words. The result is
+ * ALL_FOUR unless a character was none: one look at the end keeps the loop free of branches. */
 static uint32_t decode64_groups(const uint8_t *p, size_t groups, uint8_t *to)
 {
-    uint32_t seen = 0;
+    uint32_t seen = ALL_FOUR;
 
     for (; groups > 0; groups--, p += 4, to += 3) {
-        uint32_t a = value64[p[0]], b = value64[p[1]], c = value64[p[2]], d = value64[p[3]];
-        uint32_t v = htobe32(a << 26 | b << 20 | c << 14 | d << 8);
+        uint32_t v = values64[0][p[0]] | values64[1][p[1]] | values64[2][p[2]] | values64[3][p[3]];
+        uint32_t bytes = htobe32(v);
 
-        seen |= a | b | c | d;
-        memcpy(to, &v, sizeof v);
+        seen &= v;
+        memcpy(to, &bytes, sizeof bytes);
     }
     return seen;
 }
@@ -288,13 +248,13 @@ bool base64_decode(struct buf *b, struct slice s)
     seen = decode64_groups(s.p, n / 4, to);
     if (rest > 0) {
         memcpy(last, s.p + n - rest, rest);
-        seen |= decode64_groups(last, 1, bytes);
+        seen &= decode64_groups(last, 1, bytes);
         /* The bits that a short last group does not use must be zero. */
         if (bytes[2] != 0 || (rest == 2 && bytes[1] != 0))
             return false;
         memcpy(to + n / 4 * 3, bytes, rest - 1);
     }
-    if (seen & NONE64)
+    if (seen != ALL_FOUR)
         return false;
     buf_commit(b, n / 4 * 3 + (rest > 0 ? rest - 1 : 0));
     return true;
