@@ -183,6 +183,9 @@ int disk_btrfs_destroy(int dirfd, const char *name, struct abx_err *err)
 
 #define PRUNE_MAX 1024u
 
+/* BTRFS_QGROUP_STATUS_FLAG_SIMPLE_MODE of newer headers. */
+#define QGROUP_STATUS_SIMPLE (1u << 3)
+
 struct stale {
     int fd;
     size_t n;
@@ -211,8 +214,23 @@ static int note_stale(void *user, const struct btrfs_ioctl_search_header *h, con
     return s->n == PRUNE_MAX;
 }
 
+static int take_is_simple(void *user, const struct btrfs_ioctl_search_header *h, const void *item)
+{
+    struct btrfs_qgroup_status_item status;
+    bool *ret = user;
+
+    if (h->len < offsetof(struct btrfs_qgroup_status_item, rescan))
+        return 0;
+    memcpy(&status, item, offsetof(struct btrfs_qgroup_status_item, rescan));
+    *ret = (le64toh(status.flags) & QGROUP_STATUS_SIMPLE) != 0;
+    return 1;
+}
+
 int disk_btrfs_prune(int fd, struct abx_err *err)
 {
+    struct btrfs_ioctl_search_key status =
+        key_of(BTRFS_QUOTA_TREE_OBJECTID, 0, BTRFS_QGROUP_STATUS_KEY);
+    bool is_simple = false;
     struct btrfs_ioctl_search_key key = key_of(BTRFS_QUOTA_TREE_OBJECTID, 0, BTRFS_QGROUP_INFO_KEY);
     _cleanup_(freep) struct stale *s = calloc(1, sizeof *s);
     int r;
@@ -220,6 +238,12 @@ int disk_btrfs_prune(int fd, struct abx_err *err)
     if (!s)
         return err_oom(err);
     s->fd = fd;
+    /* Simple quotas: each extent that the cleaner still frees is taken off its group, and the kernel
+     * aborts the transaction (the pool turns read-only) when the group is missing. There is no sign
+     * from outside that it freed the last one, and newer kernels drop the group themselves. */
+    r = search(fd, &status, take_is_simple, &is_simple, err);
+    if (r < 0 || is_simple)
+        return MIN(r, 0);
     r = search(fd, &key, note_stale, s, err);
     if (r < 0)
         return r;

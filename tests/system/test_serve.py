@@ -199,3 +199,13 @@ def test_supervisor_killed_leaves_sandboxes_and_no_role(build_dir, base_template
     finally:
         service.stop()
         service.remove()
+
+
+@pytest.mark.slow
+def test_pool_stays_writable_through_many_sandboxes(build_dir, base_template):
+    """Quota groups removed too early once aborted a transaction: the pool turned read-only."""
+    with Service(build_dir, "--pool", "base=4") as service:
+        for i in range(300):
+            assert service.kill(service.create()["sandboxID"]) == 204, i
+        mounts = [line.split() for line in open("/proc/self/mounts") if str(service.data_dir) in line]
+        assert mounts and all(m[3].startswith("rw") for m in mounts)
