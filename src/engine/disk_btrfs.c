@@ -188,6 +188,7 @@ int disk_btrfs_destroy(int dirfd, const char *name, struct abx_err *err)
 
 struct stale {
     int fd;
+    uint64_t newest; /* subvolume when the search began */
     size_t n;
     uint64_t ids[PRUNE_MAX];
 };
@@ -204,7 +205,8 @@ static int note_stale(void *user, const struct btrfs_ioctl_search_header *h, con
         key_of(BTRFS_ROOT_TREE_OBJECTID, h->offset, BTRFS_ROOT_ITEM_KEY);
     int r;
 
-    if (QGROUP_LEVEL(h->offset) != 0 || h->offset < BTRFS_FIRST_FREE_OBJECTID)
+    if (QGROUP_LEVEL(h->offset) != 0 || h->offset < BTRFS_FIRST_FREE_OBJECTID ||
+        h->offset > s->newest)
         return 0;
     r = search(s->fd, &key, found_one, NULL, NULL);
     if (r < 0)
@@ -212,6 +214,37 @@ static int note_stale(void *user, const struct btrfs_ioctl_search_header *h, con
     if (r == 0 && s->n < PRUNE_MAX)
         s->ids[s->n++] = h->offset;
     return s->n == PRUNE_MAX;
+}
+
+/* Ids only grow, and uppers are made one at a time (all in one folder). A subvolume in the making has
+ * its quota group before it can be found itself, under an id above all that can: such a group must
+ * not be taken for one whose subvolume is gone. */
+static int find_newest(int fd, uint64_t *ret, struct abx_err *err)
+{
+    _cleanup_(freep) struct btrfs_ioctl_search_args_v2 *args = calloc(1, sizeof *args + SEARCH_BUF);
+
+    if (!args)
+        return err_oom(err);
+    args->key = key_of(BTRFS_ROOT_TREE_OBJECTID, BTRFS_FIRST_FREE_OBJECTID, BTRFS_ROOT_ITEM_KEY);
+    args->key.max_objectid = BTRFS_LAST_FREE_OBJECTID;
+    args->key.max_transid = UINT64_MAX;
+    for (*ret = 0;; args->key.min_objectid = *ret + 1) {
+        const uint8_t *at = (const uint8_t *)args->buf;
+
+        args->buf_size = SEARCH_BUF;
+        args->key.nr_items = 512;
+        if (ioctl(fd, BTRFS_IOC_TREE_SEARCH_V2, args) < 0)
+            return err_sys(err, errno, "search a btrfs tree");
+        if (args->key.nr_items == 0)
+            return 0;
+        for (uint32_t i = 0; i < args->key.nr_items; i++) {
+            struct btrfs_ioctl_search_header h;
+
+            memcpy(&h, at, sizeof h);
+            *ret = MAX(*ret, (uint64_t)h.objectid);
+            at += sizeof h + h.len;
+        }
+    }
 }
 
 static int take_is_simple(void *user, const struct btrfs_ioctl_search_header *h, const void *item)
@@ -244,6 +277,9 @@ int disk_btrfs_prune(int fd, struct abx_err *err)
     r = search(fd, &status, take_is_simple, &is_simple, err);
     if (r < 0 || is_simple)
         return MIN(r, 0);
+    r = find_newest(fd, &s->newest, err);
+    if (r < 0)
+        return r;
     r = search(fd, &key, note_stale, s, err);
     if (r < 0)
         return r;

@@ -309,6 +309,18 @@ def test_hundred_creates_at_once(engine):
     expect_clean(tool)
 
 
+def test_many_short_lives_end_without_a_trace(engine):
+    tool = engine.start("--pool", "base=4")
+    before = len(list(Path(f"/proc/{engine.process.pid}/fd").iterdir()))
+    assert "create_p50" in tool("bench 300 base")  # fails on the first error: the pool has to stay writable
+    assert tool("list") == ""
+    expect_clean(tool)
+    wait_for("a full pool", lambda: tool.fields("info")["pooled"] == "4")
+    # Slots have four each, and were not all there at first; 300 lives would have left 300 or more.
+    assert len(list(Path(f"/proc/{engine.process.pid}/fd").iterdir())) < before + 16 * 4 + 4 * 2 + 40
+    assert len(engine.groups()) <= 4 + 16
+
+
 def test_newer_template_replaces_the_pool(engine):
     tool = engine.start("--pool", "base=1")
     wait_for("a full pool", lambda: tool.fields("info")["pooled"] == "1")
