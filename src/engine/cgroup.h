@@ -22,7 +22,7 @@ struct cgroup_tree;
 struct cgroup_limits {
     uint32_t cpu_count;    /* quota = count x 100 % on `user`; 0 = none */
     uint64_t memory_bytes; /* 0 = none */
-    uint32_t pids;         /* 0 = default 16384 */
+    uint32_t pids;         /* 0 = default 4096 */
 };
 
 /* Which hierarchy each controller was found in. */

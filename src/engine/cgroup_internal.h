@@ -13,7 +13,7 @@
 
 #define CGROUP_NAME_MAX 64 /* bytes of an instance or sandbox id */
 #define CGROUP_V1_MAX 5
-#define CGROUP_PIDS_DEFAULT 16384u
+#define CGROUP_PIDS_DEFAULT 4096u
 #define CGROUP_CPU_PERIOD_US 100000u
 /* What the sandbox as a whole may take above its quota: room for the guest while `user` is
  * throttled, and no way around the quota for root inside, who may leave `user`. */
