@@ -69,7 +69,8 @@ static json_t *time_or_null(int64_t ms)
 
 static void run_info(struct control *c, const json_t *request, admin_done_fn done, void *user)
 {
-    bool is_up = c->driver && c->driver->ops->is_up(c->driver);
+    bool is_up =
+        c->driver && c->driver->ops->is_up(c->driver) && lifecycle_is_compared(c->lifecycle);
 
     (void)request;
     give(done, user,

@@ -165,5 +165,8 @@ bool sandbox_is_visible(const struct sandbox *sb);
 /* Events from outside. */
 void lifecycle_told(struct lifecycle *l, const char *id);
 void lifecycle_died(struct lifecycle *l, const char *id, const char *reason);
+/* Is what the table says of the driver's sandboxes compared with the driver since it came up? Until
+ * then a row may be of a sandbox that ended while this process was away. */
+bool lifecycle_is_compared(const struct lifecycle *l);
 /* The driver is up: compares both sides, goes on with what waits for it. */
 void lifecycle_driver_up(struct lifecycle *l);

@@ -25,7 +25,8 @@ struct lifecycle {
     size_t count;
     struct sandbox *first, *last;
     uint64_t last_number;
-    unsigned generation;
+    unsigned generation; /* of the newest comparison with the driver; 0 = none began */
+    unsigned compared;   /* the newest one that ended */
     bool is_comparing;
 };
 

@@ -64,7 +64,13 @@ static void compare_end(struct compare *c)
             lifecycle_fire(sb, EV_DIED, &(struct change){ .reason = "lost" });
         sb = next;
     }
+    c->l->compared = c->generation;
     free(c);
+}
+
+bool lifecycle_is_compared(const struct lifecycle *l)
+{
+    return l->generation > 0 && l->compared == l->generation;
 }
 
 static void on_listed(void *user, const char *const *ids, size_t n, bool has_more,
