@@ -341,6 +341,27 @@ static void wait_roles(struct supervisor *s, struct role *const *roles, size_t n
     }
 }
 
+/* The run folder goes with the service, unless the engine left records of sandboxes in it: only what
+ * is known to lie there is removed, and `sandboxes` only when empty. */
+static void remove_run_dir(const struct supervisor *s)
+{
+    static const struct {
+        const char *name;
+        int flags;
+    } entries[] = {
+        { "sandboxes", AT_REMOVEDIR }, { "admin.sock", 0 },         { "gateway/control.sock", 0 },
+        { "gateway/engine.sock", 0 },  { "gateway/table.sock", 0 }, { "gateway", AT_REMOVEDIR },
+    };
+    _cleanup_(closep) int run = open(s->run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (run < 0)
+        return;
+    for (size_t i = 0; i < ARRAY_SIZE(entries); i++)
+        if (unlinkat(run, entries[i].name, entries[i].flags) < 0 && errno != ENOENT)
+            return;
+    (void)rmdir(s->run_dir);
+}
+
 /* The engine goes first when sandboxes are to be killed, so that control still hears of each death;
  * last when they are kept, so that no request fails for want of it. */
 static void stop_all(struct supervisor *s, bool kill_sandboxes)
@@ -358,6 +379,7 @@ static void stop_all(struct supervisor *s, bool kill_sandboxes)
     wait_roles(s, s->roles + 1, 1, STOP_TIMEOUT_NS);
     signal_role(&s->engine, SIGTERM);
     wait_roles(s, s->roles, 1, STOP_TIMEOUT_NS);
+    remove_run_dir(s);
 }
 
 /* Turns until the service answers, a role fails, a signal comes or the time is up. */

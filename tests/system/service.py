@@ -55,6 +55,10 @@ class Service:
         self.key = (self.data_dir / "admin.key").read_text().strip()
         return self
 
+    def instance(self):
+        """Id of the data dir: names its folder below /run/abx."""
+        return dict(line.split(" ", 1) for line in (self.data_dir / "format").read_text().splitlines())["instance"]
+
     def logged(self):
         return (self.data_dir / "serve.log").read_text(errors="replace")[-8000:]
 

@@ -7,6 +7,7 @@ import socket
 import stat
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from service import Service
@@ -171,8 +172,11 @@ def test_sigterm_keeps_and_sigint_kills(build_dir, base_template):
         service.start()
         assert service.request("GET", f"/sandboxes/{box['sandboxID']}")[0] == 404
         assert service.audit() == []
+        run_dir = Path("/run/abx") / service.instance()
+        assert run_dir.is_dir()
         # Without a service the same commands work on the database.
         service.stop()
+        assert not run_dir.exists()
         made = service.run_abx("key", "create", "--json")
         assert made.returncode == 0, made.stderr
         key = json.loads(made.stdout)["key"]
@@ -209,3 +213,60 @@ def test_pool_stays_writable_through_many_sandboxes(build_dir, base_template):
             assert service.kill(service.create()["sandboxID"]) == 204, i
         mounts = [line.split() for line in open("/proc/self/mounts") if str(service.data_dir) in line]
         assert mounts and all(m[3].startswith("rw") for m in mounts)
+
+
+def test_the_service_cgroup_can_be_killed(build_dir, base_template):
+    """systemd kills what is in a unit's own group (KillMode=process: the main process only): sandboxes live elsewhere."""
+    service = Service(build_dir)
+    try:
+        service.start()
+        box = service.create(timeout=600)
+        roles = {service.process.pid, *[pid for pids in service.roles().values() for pid in pids]}
+        own = {Path(f"/proc/{pid}/cgroup").read_text() for pid in roles}
+        guests = [
+            int(p.parent.name) for p in Path("/proc").glob("[0-9]*/comm")
+            if p.read_text() in ("abx-guest\n", "abx-supervisor\n")]
+        assert guests and not any(Path(f"/proc/{pid}/cgroup").read_text() in own for pid in guests)
+        # Everything that runs in the service's own groups dies at once, as on `systemctl kill`.
+        for pid in [*roles, *[p for p in engine_children(service) if p not in guests]]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        service.stop()
+        service.start()
+        health = service.request("GET", "/health", headers={"E2b-Sandbox-Id": box["sandboxID"], "E2b-Sandbox-Port": "49983"})
+        assert health[0] == 204
+        assert service.kill(box["sandboxID"]) == 204
+    finally:
+        service.stop()
+        service.remove()
+
+
+def engine_children(service):
+    """Workers of the engine."""
+    found = []
+    for engine in service.roles().get("abx-engine", []):
+        for task in Path(f"/proc/{engine}/task").glob("*/children"):
+            found += [int(pid) for pid in task.read_text().split()]
+    return found
+
+
+def test_two_services_share_a_machine(build_dir, base_template):
+    """One is audited, killed and audited again; the other does not notice."""
+    with Service(build_dir) as other, Service(build_dir) as one:
+        kept, lost = other.create(timeout=600), one.create(timeout=600)
+        one.stop(signal.SIGKILL)
+        assert other.audit() == []
+        one.start()
+        assert one.audit() == []
+        run = one.run_abx("doctor", "--audit", "--repair", "--json")
+        assert json.loads(run.stdout)["findings"] == []
+        for service, box in ((other, kept), (one, lost)):
+            health = service.request(
+                "GET", "/health", headers={"E2b-Sandbox-Id": box["sandboxID"], "E2b-Sandbox-Port": "49983"})
+            assert health[0] == 204
+        assert one.kill(kept["sandboxID"]) == 404
+        one.stop()
+        assert other.kill(kept["sandboxID"]) == 204
+        assert other.audit() == []
