@@ -444,7 +444,9 @@ static int set_up(struct supervisor *s, struct abx_err *err)
         r = open_sockets(s, err);
     if (r < 0)
         return r;
-    host = strcmp(s->listen.host, "0.0.0.0") == 0 ? "127.0.0.1" : s->listen.host;
+    host = strcmp(s->listen.host, "0.0.0.0") == 0 ? "127.0.0.1"
+           : strcmp(s->listen.host, "::") == 0    ? "::1"
+                                                  : s->listen.host;
     (void)snprintf(s->origin, sizeof s->origin,
                    strchr(host, ':') ? "http://[%s]:%u" : "http://%s:%u", host, s->listen.port);
     raise_nofile();

@@ -181,6 +181,31 @@ static void holder_of(uint16_t port, char *to, size_t size)
     }
 }
 
+/* Where a listening TCP socket is reached. */
+static int address_of_socket(int fd, struct listen_address *ret, struct abx_err *err)
+{
+    struct sockaddr_storage ss;
+    socklen_t len = sizeof ss;
+
+    if (getsockname(fd, (struct sockaddr *)&ss, &len) < 0)
+        return err_sys(err, errno, "getsockname");
+    if (ss.ss_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)&ss;
+
+        (void)inet_ntop(AF_INET, &v4->sin_addr, ret->host, sizeof ret->host);
+        ret->port = ntohs(v4->sin_port);
+    } else if (ss.ss_family == AF_INET6) {
+        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&ss;
+
+        (void)inet_ntop(AF_INET6, &v6->sin6_addr, ret->host, sizeof ret->host);
+        ret->port = ntohs(v6->sin6_port);
+    } else {
+        return err_set(err, ABX_INVALID_ARGUMENT,
+                       "the socket passed by the service manager is not a TCP socket");
+    }
+    return 0;
+}
+
 static int listen_one(struct listen_address *a, bool is_shared, int *ret_fd, struct abx_err *err)
 {
     struct sockaddr_storage ss;
@@ -204,11 +229,10 @@ static int listen_one(struct listen_address *a, bool is_shared, int *ret_fd, str
                        a->host, holder);
     }
     if (a->port == 0) {
-        len = sizeof ss;
-        if (getsockname(fd, (struct sockaddr *)&ss, &len) < 0)
-            return err_sys(err, errno, "getsockname");
-        a->port = ntohs(ss.ss_family == AF_INET ? ((struct sockaddr_in *)&ss)->sin_port
-                                                : ((struct sockaddr_in6 *)&ss)->sin6_port);
+        int r = address_of_socket(fd, a, err);
+
+        if (r < 0)
+            return r;
     }
     *ret_fd = TAKE_FD(fd);
     return 0;
@@ -235,6 +259,9 @@ int listen_public(struct listen_address *address, size_t n, int *ret_fds, struct
     for (size_t i = 0; i < n; i++)
         ret_fds[i] = -EBADF;
     if (inherited >= 0) {
+        r = address_of_socket(inherited, address, err);
+        if (r < 0)
+            return r;
         for (size_t i = 0; i < n; i++) {
             ret_fds[i] = fcntl(inherited, F_DUPFD_CLOEXEC, SYSTEMD_FIRST_FD);
             if (ret_fds[i] < 0)
