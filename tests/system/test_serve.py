@@ -270,3 +270,66 @@ def test_two_services_share_a_machine(build_dir, base_template):
         one.stop()
         assert other.kill(kept["sandboxID"]) == 204
         assert other.audit() == []
+
+
+def status_of(pid, field):
+    return next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith(field)).split()[1:]
+
+
+def test_roles_have_only_what_they_need(service):
+    """Own uids, no capability, no way to new privileges, a filter, and nothing to read them by."""
+    roles = service.roles()
+    assert set(roles) == {"abx-engine", "abx-control", "abx-gateway"} and len(roles["abx-gateway"]) == 2
+    uids = set()
+    for name in ("abx-control", "abx-gateway"):
+        for pid in roles[name]:
+            uid = {int(u) for u in status_of(pid, "Uid:")}
+            assert len(uid) == 1 and 0 not in uid
+            uids |= uid
+            assert status_of(pid, "CapEff:") == ["0000000000000000"] == status_of(pid, "CapPrm:")
+            assert status_of(pid, "NoNewPrivs:") == ["1"]
+            assert status_of(pid, "Seccomp:") == ["2"]
+            assert os.stat(f"/proc/{pid}/mem").st_uid == 0, "dumpable"
+    assert len(uids) == 2
+    assert not [line for line in Path("/etc/passwd").read_text().splitlines() if int(line.split(":")[2]) in uids]
+
+
+def test_run_as(build_dir, base_template):
+    with Service(build_dir, "--run-as", "nobody", "--gateways", "1") as service:
+        roles = service.roles()
+        for name in ("abx-control", "abx-gateway"):
+            assert {int(u) for pid in roles[name] for u in status_of(pid, "Uid:")} == {65534}
+        assert service.kill(service.create()["sandboxID"]) == 204
+
+
+def test_socket_and_notification_of_the_service_manager(build_dir, tmp_path):
+    listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+    notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    notify.bind(str(tmp_path / "notify"))
+    notify.settimeout(60)
+    command = f"exec 3<&{listener.fileno()}; export LISTEN_FDS=1 LISTEN_PID=$$; exec {build_dir}/abx serve --data-dir {tmp_path}/d --disk 10G"
+    process = subprocess.Popen(
+        ["/bin/bash", "-c", command], pass_fds=[listener.fileno()], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")})
+    try:
+        assert notify.recv(100) == b"READY=1"
+        with socket.create_connection(listener.getsockname(), 10) as c:
+            c.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert c.recv(100).startswith(b"HTTP/1.1 200")
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+        listener.close()
+        notify.close()
+
+
+def test_doctor_knows_this_machine(build_dir):
+    run = abx(build_dir, "doctor", "--json")
+    probe = json.loads(run.stdout)
+    assert run.returncode == 0 and probe["can_run"] is True
+    checks = {c["name"]: c["status"] for c in probe["checks"]}
+    assert len(checks) > 15 and set(checks.values()) <= {"ok", "degraded", "info"}
+    run = abx(build_dir, "doctor")
+    assert "Sandboxes can run" in run.stdout
+    run = abx(build_dir, "doctor", user=65534, cwd="/")
+    assert run.returncode == 1 and "missing" in run.stdout

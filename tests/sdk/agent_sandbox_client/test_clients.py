@@ -1,6 +1,7 @@
 """The published agent-sandbox-client, unmodified: its standard classes and ProviderSandbox, against a running service."""
 
 import asyncio
+import time
 
 import pytest
 import agent_sandbox as errors
@@ -99,3 +100,32 @@ def test_provider_sandbox():
             await box.kill()
 
     asyncio.run(main())
+
+
+def test_set_timeout_and_is_running():
+    box = Sandbox.create(timeout=300)
+    assert box.is_running()
+    box.set_timeout(1)
+    deadline = time.monotonic() + 15
+    while box.is_running():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert box.kill() is False
+
+
+def test_unknown_template():
+    with pytest.raises(errors.SandboxException, match="(?i)not found"):
+        Sandbox.create(template="no-such-template")
+
+
+def test_files_100_mb(sandbox):
+    data = bytes(range(256)) * 409600
+    sandbox.files.write("/tmp/big", data, request_timeout=60)
+    assert bytes(sandbox.files.read("/tmp/big", format="bytes", request_timeout=60)) == data
+
+
+def test_background_list_kill(sandbox):
+    handle = sandbox.commands.run("sleep 300", background=True)
+    assert handle.pid in [p.pid for p in sandbox.commands.list()]
+    assert sandbox.commands.kill(handle.pid) is True
+    assert sandbox.commands.kill(handle.pid) is False
