@@ -39,7 +39,8 @@ struct http_conn {
     uint64_t left;    /* request body bytes still to be written, or HTTP_LENGTH_UNKNOWN */
     uint64_t base_at; /* loop time at which connecting, or waiting for the head, began */
     uint64_t sent_before;
-    uint32_t connect_timeout_ms, head_timeout_ms;
+    uint64_t blocked_at, sent_seen; /* output waits since then, and sock.sent at that time */
+    uint32_t connect_timeout_ms, head_timeout_ms, write_timeout_ms;
     enum conn_state state;
 
     bool is_connected;
@@ -54,6 +55,7 @@ struct http_conn {
     bool is_aborted;
     bool is_failed; /* closing it must not look like a good end */
     bool is_shut;
+    bool is_waiting_to_write; /* as of blocked_at */
 
     bool is_reading;
     bool has_input; /* a byte of the response has come */
@@ -133,6 +135,7 @@ int http_conn_new(const struct http_conn_opts *opts, struct http_conn **ret, str
     c->connect_timeout_ms =
         opts->connect_timeout_ms ? opts->connect_timeout_ms : DEFAULT_CONNECT_MS;
     c->head_timeout_ms = opts->head_timeout_ms;
+    c->write_timeout_ms = opts->write_timeout_ms;
     c->base_at = sock_now(&c->sock);
     if (opts->address)
         conn_connect(c, opts);
@@ -648,6 +651,11 @@ static void conn_step(struct http_conn *c)
         conn_call_writable(c);
 }
 
+static bool conn_is_waiting_to_write(const struct http_conn *c)
+{
+    return c->write_timeout_ms && c->is_connected && c->sock.out.len > 0;
+}
+
 static void conn_timeout(struct http_conn *c)
 {
     struct abx_err why = { 0 };
@@ -656,11 +664,35 @@ static void conn_timeout(struct http_conn *c)
         return;
     if (!c->is_connected)
         (void)err_set(&why, ABX_DEADLINE_EXCEEDED, "the server does not accept connections");
+    else if (conn_is_waiting_to_write(c) && c->is_waiting_to_write &&
+             c->sock.sent == c->sent_seen &&
+             sock_now(&c->sock) >= c->blocked_at + c->write_timeout_ms)
+        (void)err_set(&why, ABX_DEADLINE_EXCEEDED, "the server does not read");
     else if (!c->has_head && c->head_timeout_ms && c->is_request_ended && c->sock.out.len == 0)
         (void)err_set(&why, ABX_DEADLINE_EXCEEDED, "the server does not answer");
     else
         return;
     conn_fail(c, &why);
+}
+
+static void conn_arm_deadline(struct http_conn *c)
+{
+    bool is_waiting = conn_is_waiting_to_write(c);
+
+    if (is_waiting && (!c->is_waiting_to_write || c->sock.sent != c->sent_seen)) {
+        c->blocked_at = sock_now(&c->sock);
+        c->sent_seen = c->sock.sent;
+    }
+    c->is_waiting_to_write = is_waiting;
+    if (c->state == CONN_BUSY && !c->is_connected)
+        sock_set_deadline(&c->sock, c->base_at, c->connect_timeout_ms);
+    else if (c->state == CONN_BUSY && is_waiting)
+        sock_set_deadline(&c->sock, c->blocked_at, c->write_timeout_ms);
+    else if (c->state == CONN_BUSY && c->head_timeout_ms && !c->has_head && c->is_request_ended &&
+             c->sock.out.len == 0)
+        sock_set_deadline(&c->sock, c->base_at, c->head_timeout_ms);
+    else
+        sock_clear_deadline(&c->sock);
 }
 
 static void conn_arm(struct http_conn *c)
@@ -682,14 +714,7 @@ static void conn_arm(struct http_conn *c)
     if (c->is_eof && c->sock.is_blocked && c->state == CONN_BUSY)
         watch = SOCK_WRITABLE;
     sock_watch(&c->sock, watch);
-
-    if (c->state == CONN_BUSY && !c->is_connected)
-        sock_set_deadline(&c->sock, c->base_at, c->connect_timeout_ms);
-    else if (c->state == CONN_BUSY && c->head_timeout_ms && !c->has_head && c->is_request_ended &&
-             c->sock.out.len == 0)
-        sock_set_deadline(&c->sock, c->base_at, c->head_timeout_ms);
-    else
-        sock_clear_deadline(&c->sock);
+    conn_arm_deadline(c);
 }
 
 static void conn_on_event(struct sock *sock, unsigned what)

@@ -40,6 +40,8 @@ struct http_conn_opts {
     socklen_t address_len;
     uint32_t connect_timeout_ms; /* 0 = 5 s */
     uint32_t head_timeout_ms;    /* 0 = none: from request sent to response head */
+    uint32_t write_timeout_ms; /* 0 = none: without progress while the server takes nothing of what
+                                    there is to write */
 };
 
 int http_conn_new(const struct http_conn_opts *opts, struct http_conn **ret, struct abx_err *err);

@@ -320,6 +320,28 @@ static void silent_servers_have_a_deadline(void **state)
     stop();
 }
 
+static void servers_that_do_not_read_have_a_deadline(void **state)
+{
+    static const char zeros[65536];
+
+    (void)state;
+    opts.write_timeout_ms = 60;
+    start();
+    request("POST", HTTP_LENGTH_UNKNOWN);
+    take_server();
+    RUN_UNTIL(http_conn_is_connected(conn));
+    /* As long as something gets through, the time begins anew. */
+    while (seen.dones == 0 && http_conn_room(conn) > 0) {
+        (void)http_conn_write(conn, slice_of(zeros, sizeof(zeros)));
+        turn();
+    }
+    assert_int_equal(seen.dones, 0);
+    RUN_UNTIL(seen.dones == 1);
+    assert_int_equal(seen.code, ABX_DEADLINE_EXCEEDED);
+    assert_false(seen.is_safe);
+    stop();
+}
+
 static void idle_connections_tell_their_end(void **state)
 {
     (void)state;
@@ -623,6 +645,7 @@ int main(void)
         T(refused_connections_are_safe_to_retry),
         T(connecting_has_a_deadline),
         T(silent_servers_have_a_deadline),
+        T(servers_that_do_not_read_have_a_deadline),
         T(idle_connections_tell_their_end),
         T(stale_connections_take_no_request),
         T(stale_connections_fail_gets_safely),
