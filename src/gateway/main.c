@@ -15,7 +15,8 @@
 
 #define DRAIN_MS 5000u /* what running requests get after SIGTERM */
 #define DRAIN_LOOK_MS 50u
-#define FDS_RESERVED 256u /* of the descriptors; each client may need two */
+#define FDS_RESERVED 256u
+#define FDS_PER_CLIENT 3u /* its own, one into its sandbox, a share of those idle and kept ready */
 
 static const char usage[] =
     "usage: abx-gateway --listen-fd N --control-sock PATH --table-sock PATH --engine-sock PATH\n"
@@ -155,8 +156,9 @@ static void fit_descriptors(struct gateway_opts *opts)
         limit.rlim_cur = limit.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &limit);
         if (limit.rlim_cur != RLIM_INFINITY)
-            most = limit.rlim_cur > 2 * FDS_RESERVED ? (limit.rlim_cur - FDS_RESERVED) / 2
-                                                     : FDS_RESERVED / 4;
+            most = limit.rlim_cur > 2 * FDS_RESERVED
+                       ? (limit.rlim_cur - FDS_RESERVED) / FDS_PER_CLIENT
+                       : FDS_RESERVED / 4;
     }
     if (opts->max_connections == 0)
         opts->max_connections = 10000;

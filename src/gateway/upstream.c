@@ -11,7 +11,7 @@
 #include "gateway/internal.h"
 
 #define SOCKETS_KEPT 16
-#define SOCKETS_ASKED 4
+#define SOCKETS_AHEAD 4 /* asked for over what is needed now; envd only */
 #define SOCKETS_ASKED_MAX 16
 #define ENGINE_TIMEOUT_MS 5000
 #define IDLE_MAX 256         /* for one port */
@@ -51,6 +51,31 @@ static struct port *port_find(const struct row *row, uint16_t number)
     return p;
 }
 
+/* Clients choose the numbers: a port that nothing is left of is forgotten, and only envd's keeps
+ * sockets that nobody waits for, or asking for one port after the other would use up memory and
+ * descriptors. */
+static void ports_sweep(struct ports *ports)
+{
+    struct port **at = &ports->first;
+
+    while (*at) {
+        struct port *p = *at;
+
+        if (p->idle.n > 0 || p->n_fds > 0 || p->n_asked > 0 || p->waiting) {
+            at = &p->next;
+            continue;
+        }
+        *at = p->next;
+        free(p);
+    }
+}
+
+static void port_close_fds(struct port *p)
+{
+    while (p->n_fds > 0)
+        fd_close(p->fds[--p->n_fds]);
+}
+
 static struct port *port_get(struct gateway *g, struct row *row, uint16_t number)
 {
     struct port *p = port_find(row, number);
@@ -59,6 +84,8 @@ static struct port *port_get(struct gateway *g, struct row *row, uint16_t number
         return p;
     if (!row->ports)
         row->ports = calloc(1, sizeof(*row->ports));
+    if (row->ports)
+        ports_sweep(row->ports);
     p = row->ports ? calloc(1, sizeof(*p)) : NULL;
     if (!p)
         return NULL;
@@ -131,6 +158,8 @@ static void on_sockets(void *user, const struct abx_err *failure, const Abx__Ipc
         p = row ? port_find(row, a->port) : NULL;
         if (p && p->waiting && p->n_asked == 0)
             port_ask(p, a->id, p->waiting->request_id);
+        else if (p && !p->waiting && p->number != ENVD_PORT)
+            port_close_fds(p);
     }
     free(a);
 }
@@ -142,7 +171,7 @@ static void port_ask(struct port *p, const char *id, const char *request_id)
     struct asked *a = calloc(1, sizeof(*a));
     Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
     Abx__Ipc__Socket question = ABX__IPC__SOCKET__INIT;
-    size_t n = SOCKETS_ASKED;
+    size_t n = p->number == ENVD_PORT ? SOCKETS_AHEAD : 0;
     int r;
 
     for (const struct request *w = p->waiting; w && n < SOCKETS_ASKED_MAX; w = w->row_next)
@@ -229,7 +258,7 @@ enum upstream upstream_open(struct request *r, struct row *row, struct http_conn
 
 void upstream_put_back(struct request *r, struct row *row, struct http_conn *conn)
 {
-    struct port *p = row->is_in_table ? port_find(row, r->route.port) : NULL;
+    struct port *p = row->is_in_table ? port_get(r->g, row, r->route.port) : NULL;
 
     if (p)
         idle_pool_put(&p->idle, conn);
@@ -246,8 +275,7 @@ void upstream_clear(struct row *row)
 
         ports->first = p->next;
         idle_pool_clear(&p->idle);
-        while (p->n_fds > 0)
-            fd_close(p->fds[--p->n_fds]);
+        port_close_fds(p);
         while (p->waiting)
             request_sockets_came(port_shift(p), ABX_NOT_FOUND);
         free(p);

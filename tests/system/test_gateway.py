@@ -309,6 +309,21 @@ def test_closed_ports(world, client):
     assert got.fields["should-retry"] == "false"
 
 
+def test_closed_ports_leave_no_descriptors(world, client):
+    """Anybody may ask for one port of a sandbox after the other."""
+    world.sandbox("ia").echo()
+    assert client.request("GET", "/", to("ia")).status == 200
+    clients = [Client(world) for _ in range(24)]
+    assert [c.request("OPTIONS", "/").status for c in clients] == [204] * 24  # all are accepted
+    before = fds(world)
+    for n, c in enumerate(clients):
+        c.send("GET", "/", to("ia", 5000 + n))
+    assert [c.response().status for c in clients] == [502] * 24
+    assert fds(world) <= before
+    for c in clients:
+        c.close()
+
+
 def test_a_server_that_just_starts_is_reached_with_the_body(world, client):
     sandbox = world.sandbox("ia")
     timer = threading.Timer(0.4, lambda: sandbox.echo(3000))
