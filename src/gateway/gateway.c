@@ -13,7 +13,6 @@
 #define CONTROL_IDLE_MAX 64
 #define CONTROL_IDLE_MS 60000u
 #define LOOKUP_TIMEOUT_MS 5000
-#define STREAM_TIMEOUT_MS 620000u /* a sandbox may be slow for longer than any other server */
 
 /* --- rows -------------------------------------------------------------------------------------- */
 

@@ -17,6 +17,8 @@
 #include "net/ipc.h"
 #include "net/relay.h"
 
+#define STREAM_TIMEOUT_MS 620000u /* a sandbox may be slow for longer than any other server */
+
 struct port;
 
 enum request_state {

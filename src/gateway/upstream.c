@@ -208,7 +208,10 @@ static struct http_conn *connect_fd(struct gateway *g, int fd, uint16_t port, bo
                                    .fd = fd,
                                    .address = (struct sockaddr *)&in,
                                    .address_len = sizeof(in),
-                                   .connect_timeout_ms = CONNECT_TIMEOUT_MS };
+                                   .connect_timeout_ms = CONNECT_TIMEOUT_MS,
+                                   /* Or a server that reads nothing would hold the connection of a
+                                    * client that has long gone. */
+                                   .write_timeout_ms = STREAM_TIMEOUT_MS };
     int domain = 0, off = 0;
     socklen_t len = sizeof(domain);
     struct http_conn *conn = NULL;
