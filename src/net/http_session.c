@@ -34,8 +34,9 @@ static void exchange_close(struct session *s, const struct abx_err *why)
         return;
     s->ex = NULL;
     if (ex->is_collecting) {
-        (void)err_set(&gone, ABX_CANCELED, "the client went away");
-        collect_finish(ex, why->code ? why : &gone);
+        /* Whatever ended it: this code says that there is nobody to be answered. */
+        (void)err_set(&gone, ABX_CANCELED, "%s", why->code ? why->msg : "the client went away");
+        collect_finish(ex, &gone);
     } else if (ex->events && ex->events->on_close) {
         ex->events->on_close(ex->user, ex, why);
     }

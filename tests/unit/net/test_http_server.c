@@ -538,6 +538,43 @@ static void collect_limits_bodies(void **state)
     stop(fd);
 }
 
+static unsigned count_of(const char *text, const char *part)
+{
+    unsigned n = 0;
+
+    for (; (text = strstr(text, part)) != NULL; text++)
+        n++;
+    return n;
+}
+
+/* The server answers by itself then; an answer of the handler's would be a second one. */
+static void collecting_is_canceled_when_the_server_refuses(void **state)
+{
+    char got[4096] = "";
+    int fd;
+
+    (void)state;
+    opts.body_timeout_ms = 30;
+    start();
+    fd = tcp_connect();
+    send_str(fd, "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n");
+    assert_int_equal(expect_end(fd, got, sizeof(got)), 0);
+    assert_int_equal(seen.why, ABX_CANCELED);
+    assert_memory_equal(got, "HTTP/1.1 400 ", 13);
+    assert_int_equal(count_of(got, "HTTP/1.1 "), 1);
+    fd_close(fd);
+    fd = tcp_connect();
+    memset(got, 0, sizeof(got));
+    seen.why = 0;
+    send_str(fd, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nabc");
+    assert_int_equal(expect_end(fd, got, sizeof(got)), 0);
+    assert_int_equal(seen.why, ABX_CANCELED);
+    assert_memory_equal(got, "HTTP/1.1 408 ", 13);
+    assert_int_equal(count_of(got, "HTTP/1.1 "), 1);
+    opts.body_timeout_ms = 0;
+    stop(fd);
+}
+
 /* Up to 256 KiB of unread body are swallowed and the connection goes on; with more it ends. */
 static void unread_bodies_are_drained(void **state)
 {
@@ -814,6 +851,7 @@ int main(void)
         T(resets_are_noticed_while_the_body_is_not_read),
         T(cut_bodies_cancel),
         T(collect_limits_bodies),
+        T(collecting_is_canceled_when_the_server_refuses),
         T(unread_bodies_are_drained),
         T(upgraded_connections_are_raw),
         T(upgrade_needs_a_request_for_it),
