@@ -554,6 +554,17 @@ def test_stream_input(guest):
     assert json.loads(answer[5:])["error"]["code"] == "not_found"
 
 
+def test_stream_input_of_very_many_messages(guest):
+    process = guest.start("cat", stdin=True)
+    messages = envelope(json.dumps({"start": {"process": {"pid": process.pid}}}).encode())
+    messages += envelope(b'{"keepalive":{}}') * 20000  # many of them come with each read
+    messages += envelope(json.dumps({"data": {"input": {"stdin": base64.b64encode(b"end").decode()}}}).encode())
+    status, _, answer = guest.http("POST", "/process.Process/StreamInput", messages, {"Content-Type": "application/connect+json"})
+    assert (status, answer) == (200, envelope(b"{}") + envelope(b"{}", 2))
+    guest.rpc("CloseStdin", {"process": {"pid": process.pid}})
+    assert process.wait()["stdout"] == b"end"
+
+
 # --- terminals ----------------------------------------------------------------------------------
 
 

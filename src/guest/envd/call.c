@@ -228,8 +228,8 @@ static void stream_fail(struct call *c, int code, const char *text)
     call_fail(c, &err);
 }
 
-/* Hands out one message if one is complete, else reads on. */
-static void stream_feed(struct call *c)
+/* Hands out one message if one is complete, else reads on. True: perhaps there is one more. */
+static bool stream_feed_one(struct call *c)
 {
     struct slice in = buf_slice(&c->input), message;
     ProtobufCMessage *m = NULL;
@@ -247,13 +247,13 @@ static void stream_feed(struct call *c)
             stream_fail(c, ABX_INVALID_ARGUMENT, "request: the last message is cut");
         else
             c->method->on_message(c, NULL);
-        return;
+        return false;
     case CONNECT_TOO_LARGE:
         stream_fail(c, ABX_RESOURCE_EXHAUSTED, "request: message over 4 MiB");
-        return;
+        return false;
     case CONNECT_BAD_FLAGS:
         stream_fail(c, ABX_INVALID_ARGUMENT, "request: malformed envelope");
-        return;
+        return false;
     case CONNECT_MESSAGE:
         c->wants_message = false;
         if (flags & CONNECT_FLAG_END) {
@@ -263,8 +263,21 @@ static void stream_feed(struct call *c)
         } else {
             c->method->on_message(c, m);
         }
-        return;
+        return true;
     }
+    return false;
+}
+
+/* As long as messages are asked for. A handler asks for the next one from inside of its on_message:
+ * a loop and not a call each, for one read may bring thousands. `c` stays, the exchange being open. */
+static void stream_feed(struct call *c)
+{
+    if (c->is_feeding)
+        return;
+    c->is_feeding = true;
+    while (c->wants_message && !c->is_handled && stream_feed_one(c)) {
+    }
+    c->is_feeding = false;
 }
 
 static void on_body(void *user, struct http_exchange *ex, struct slice data, bool is_end)

@@ -46,6 +46,7 @@ struct call {
     bool is_handled;
     bool is_input_end;
     bool wants_message;
+    bool is_feeding;
 };
 
 /* Takes a request whose path belongs to a service; false when it does not. */
