@@ -141,6 +141,8 @@ static void feed_done(struct work *w)
         if (w->err.code || p->is_end_fed ||
             work_start(p->req.envd->loop, w, &p->req.user, abort_run, abort_done) < 0)
             post_free(p);
+    } else if (p->is_failed) {
+        return; /* answered already; on_close follows */
     } else if (w->err.code) {
         fail(p, &w->err);
     } else if (p->is_end_fed) {
@@ -173,7 +175,7 @@ static void on_close(void *user, struct http_exchange *ex, const struct abx_err 
     p->req.ex = NULL;
     if (p->is_working)
         return; /* feed_done cleans up */
-    if (p->is_end_fed || p->is_failed ||
+    if (p->is_end_fed ||
         work_start(p->req.envd->loop, &p->work, &p->req.user, abort_run, abort_done) < 0)
         post_free(p);
 }
