@@ -56,7 +56,6 @@ struct command {
     bool is_forgotten;
     int status; /* as from waitpid, when is_exited */
     struct command_pipe pipes[2];
-    int master; /* terminal, -EBADF otherwise; the fd of pipes[0] */
     struct input input;
     struct output output;
     struct command_reader *readers;
