@@ -299,6 +299,25 @@ void uid_leases_free(struct uid_leases *l)
     free(l);
 }
 
+int process_status_head(int procfd, const char *pid, char to[PROCESS_STATUS_HEAD])
+{
+    _cleanup_(closep) int fd = -EBADF;
+    char path[64];
+    ssize_t n;
+
+    (void)snprintf(path, sizeof path, "%.20s/status", pid);
+    fd = openat(procfd, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    do
+        n = read(fd, to, PROCESS_STATUS_HEAD - 1);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return -1;
+    to[n] = '\0';
+    return 0;
+}
+
 /* Marks the ranges of the four uids in a "Uid:" line of /proc/<pid>/status. */
 static void mark_status(struct slice text, bool busy[UID_RANGE_COUNT])
 {
@@ -339,20 +358,14 @@ static int find_busy(bool busy[UID_RANGE_COUNT], struct abx_err *err)
     if (!d)
         return err_sys(err, errno, "open '/proc'");
     while ((errno = 0, e = readdir(d)) != NULL) {
-        _cleanup_(buf_done) struct buf text = BUF_INIT(16384);
-        struct abx_err why = { 0 };
-        char path[300];
+        char text[PROCESS_STATUS_HEAD];
 
         if (!isdigit((unsigned char)e->d_name[0]))
             continue;
-        (void)snprintf(path, sizeof path, "%s/status", e->d_name);
-        if (file_read(dirfd(d), path, &text, &why) == 0) {
-            mark_status(buf_slice(&text), busy);
-        } else if (why.sys != ENOENT && why.sys != ESRCH) { /* else it has ended meanwhile */
-            if (err)
-                *err = why;
-            return err_wrap(err, why.code, "uids in use");
-        }
+        if (process_status_head(dirfd(d), e->d_name, text) == 0)
+            mark_status(slice_str(text), busy);
+        else if (errno != ENOENT && errno != ESRCH) /* else it has ended meanwhile */
+            return err_sys(err, errno, "uids of process %.20s", e->d_name);
     }
     return errno ? err_sys(err, errno, "read '/proc'") : 0;
 }

@@ -46,3 +46,9 @@ void uid_ranges_mark_subids(struct slice text, bool taken[UID_RANGE_COUNT]);
 
 /* A user namespace that maps 0..65535 to `base`.., for idmapped mounts. fd owned by the caller. */
 int userns_open(uid_t base, int *ret_fd, struct abx_err *err);
+
+/* Reads the beginning of /proc/<pid>/status into `to`, with a NUL: names, state and uids are in it. Not
+ * the whole: the line of groups behind them is as long as a tenant likes. `procfd` is /proc. 0, or -1
+ * with errno. */
+#define PROCESS_STATUS_HEAD 1024
+int process_status_head(int procfd, const char *pid, char to[PROCESS_STATUS_HEAD]);

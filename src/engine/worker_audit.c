@@ -122,18 +122,13 @@ static bool is_ours(const struct worker *w, uid_t base)
  * also for zombies: they hold nothing, and reaping them is their parent's business. */
 static bool process_uid(int procfd, const char *pid, uid_t *ret)
 {
-    _cleanup_(buf_done) struct buf b = BUF_INIT(16384);
-    char path[64];
+    char text[PROCESS_STATUS_HEAD];
     const char *p, *end;
     uint64_t uid;
 
-    (void)snprintf(path, sizeof path, "%.20s/status", pid);
-    if (file_read(procfd, path, &b, NULL) < 0)
+    if (process_status_head(procfd, pid, text) < 0 || strstr(text, "\nState:\tZ"))
         return false;
-    p = buf_cstr(&b);
-    if (!p || strstr(p, "\nState:\tZ"))
-        return false;
-    p = strstr(p, "\nUid:\t");
+    p = strstr(text, "\nUid:\t");
     end = p ? strchr(p + 6, '\t') : NULL;
     if (!end || !str_parse_u64(slice_of(p + 6, (size_t)(end - p - 6)), UINT32_MAX, &uid))
         return false;

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "base/fd.h"
+#include "base/path.h"
 #include "engine/userns.h"
 
 struct fixture {
@@ -225,10 +227,41 @@ static void foreign_files_are_refused(void **state)
     uid_leases_free(l);
 }
 
+/* As in /proc, where a process with 65,536 groups has a file of 700 KB. */
+static void status_is_read_as_far_as_the_uids(void **state)
+{
+    static char groups[1 << 20];
+    static const char head[] = "Name:\tx\nState:\tS (sleeping)\nUid:\t7\t7\t7\t7\nGroups:\t";
+    char dir[] = "/tmp/test-record-XXXXXX", text[PROCESS_STATUS_HEAD];
+    _cleanup_(closep) int proc = -EBADF;
+    int file;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    proc = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(proc >= 0);
+    assert_int_equal(mkdirat(proc, "12", 0700), 0);
+    file = openat(proc, "12/status", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(file >= 0);
+    memset(groups, '1', sizeof groups);
+    assert_int_equal(fd_write_all(file, head, strlen(head)), 0);
+    assert_int_equal(fd_write_all(file, groups, sizeof groups), 0);
+    fd_close(file);
+    assert_int_equal(process_status_head(proc, "12", text), 0);
+    assert_int_equal(strlen(text), PROCESS_STATUS_HEAD - 1);
+    assert_memory_equal(text, head, strlen(head));
+    errno = 0;
+    assert_int_equal(process_status_head(proc, "13", text), -1);
+    assert_int_equal(errno, ENOENT);
+    assert_int_equal(path_remove_tree(proc, "12", NULL), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(subids_take_what_they_overlap),
+        cmocka_unit_test(status_is_read_as_far_as_the_uids),
         cmocka_unit_test_setup_teardown(ranges_are_distinct_and_kept_per_instance, setup, teardown),
         cmocka_unit_test_setup_teardown(exhausted_ranges_are_found_again, setup, teardown),
         cmocka_unit_test_setup_teardown(ranges_of_dead_instances_are_taken_back, setup, teardown),
