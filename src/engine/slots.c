@@ -59,7 +59,8 @@ static void on_prepared(void *user, const struct job_result *r, int *fds, size_t
     engine_stop_if_idle(e);
 }
 
-static void prepare(struct engine *e)
+/* A failure, for want of memory, is told to the oldest that waits; the next try is later. */
+static int prepare(struct engine *e)
 {
     struct job j = { .kind = JOB_PREPARE };
     struct sandbox *sb = NULL;
@@ -80,9 +81,14 @@ static void prepare(struct engine *e)
         log_err("a slot could not be ordered", &err);
         if (sb)
             table_remove(e->table, sb);
-        return;
+        e->slots_not_before_ns = time_mono_ns() + RETRY_NS;
+        engine_tick_later(e);
+        if (e->slots_coming < e->n_waiting)
+            creation_fail_first(e, &err);
+        return r;
     }
     e->slots_coming++;
+    return 0;
 }
 
 struct sandbox *slot_take(struct engine *e)
@@ -241,5 +247,6 @@ void slots_refill(struct engine *e)
     if (is_quiet && now >= e->slots_not_before_ns)
         wanted = MAX(e->o->slots, e->n_warm > 0 ? 1u : 0u);
     while (e->n_slots + e->slots_coming < wanted && e->slots_coming < PREPARES_AHEAD)
-        prepare(e);
+        if (prepare(e) < 0)
+            return;
 }
