@@ -223,6 +223,7 @@ static void on_audited(void *user, const struct job_result *r, int *fds, size_t 
 {
     struct audit *a = user;
     struct abx_err err = r->err;
+    int code;
 
     (void)fds;
     (void)n_fds;
@@ -231,7 +232,9 @@ static void on_audited(void *user, const struct job_result *r, int *fds, size_t 
             return;
     } else if (err.code == 0) {
         keep_common(a, r);
-        (void)record_each(a->engine->records_fd, add_record, a, &err);
+        code = record_each(a->engine->records_fd, add_record, a, &err);
+        if (code < 0 && err.code == 0)
+            (void)err_oom(&err);
     }
     if (err.code)
         finish(a, &err);

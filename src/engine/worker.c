@@ -165,11 +165,15 @@ static void run_job(struct worker *w, const struct job *j, int *fds, size_t n_fd
     struct job_result ret = { .magic = JOB_MAGIC, .kind = j->kind, .id = j->id };
     int send_fds[PACKET_FDS_MAX];
     size_t n_send = 0;
+    int r;
 
     ret.record = j->record;
-    /* What a call noted in passing is no failure. */
-    if (run_by_kind(w, j, fds, n_fds, &ret, send_fds, &n_send) == 0)
+    /* What a call noted in passing is no failure, and a failure without a word is one. */
+    r = run_by_kind(w, j, fds, n_fds, &ret, send_fds, &n_send);
+    if (r == 0)
         ret.err = (struct abx_err){ 0 };
+    else if (ret.err.code == 0)
+        (void)err_set(&ret.err, r, "job %d failed", (int)j->kind);
     worker_send(&ret, send_fds, n_send);
     packet_close_fds(send_fds, n_send);
 }
