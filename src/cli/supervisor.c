@@ -31,6 +31,7 @@
 #define READY_TIMEOUT_NS (60 * NSEC_PER_SEC)
 #define STOP_TIMEOUT_NS (8 * NSEC_PER_SEC)
 #define KILL_ALL_TIMEOUT_NS (60 * NSEC_PER_SEC)
+#define KILL_ALL_TRIES 3
 /* Just below the sandboxes' uid ranges (userns.h), four uids for each of 16,384 instances. */
 #define ROLE_UID_FIRST (1879048192u - 65536u)
 
@@ -187,6 +188,7 @@ static int prepare_roles(struct supervisor *s, struct abx_err *err)
 {
     int r = role_init(&s->engine, "abx-engine", err);
 
+    s->engine.unblocks_signals = true;
     if (r == 0)
         r = engine_args(s, err);
     if (r == 0)
@@ -252,7 +254,7 @@ static int reap(struct supervisor *s, struct abx_err *err)
                     role->name, (unsigned)status);
             else if (!s->is_stopping)
                 log_death(role, status);
-            role_ended(role);
+            role_ended(role, status);
         }
     }
     return r;
@@ -362,6 +364,23 @@ static void remove_run_dir(const struct supervisor *s)
     (void)rmdir(s->run_dir);
 }
 
+/* An engine that is away or dies over it is started for this: without one nothing ends. */
+static void end_sandboxes(struct supervisor *s)
+{
+    int64_t deadline = time_mono_ns() + KILL_ALL_TIMEOUT_NS;
+    struct abx_err err = { 0 };
+
+    for (int i = 0; i < KILL_ALL_TRIES; i++) {
+        if (s->engine.pid == 0 && role_start(&s->engine, &err) < 0)
+            continue;
+        signal_role(&s->engine, SIGINT);
+        wait_roles(s, s->roles, 1, MAX(deadline - time_mono_ns(), 0));
+        if (s->engine.pid == 0 && s->engine.status == 0)
+            return;
+    }
+    log_warn("the engine did not end well: sandboxes may be running", "error", err.msg, NULL);
+}
+
 /* The engine goes first when sandboxes are to be killed, so that control still hears of each death;
  * last when they are kept, so that no request fails for want of it. */
 static void stop_all(struct supervisor *s, bool kill_sandboxes)
@@ -371,10 +390,8 @@ static void stop_all(struct supervisor *s, bool kill_sandboxes)
     for (size_t i = 2; i < s->n_roles; i++)
         signal_role(s->roles[i], SIGTERM);
     wait_roles(s, s->roles + 2, s->n_roles - 2, STOP_TIMEOUT_NS);
-    if (kill_sandboxes) {
-        signal_role(&s->engine, SIGINT);
-        wait_roles(s, s->roles, 1, KILL_ALL_TIMEOUT_NS);
-    }
+    if (kill_sandboxes)
+        end_sandboxes(s);
     signal_role(&s->control, SIGTERM);
     wait_roles(s, s->roles + 1, 1, STOP_TIMEOUT_NS);
     signal_role(&s->engine, SIGTERM);

@@ -79,10 +79,14 @@ int role_finish(struct role *role, struct abx_err *err)
 /* Between fork and exec: only async-signal-safe calls. */
 _Noreturn static void child_exec(const struct role *role, int null_fd)
 {
-    sigset_t none;
+    sigset_t blocked;
 
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)sigemptyset(&blocked);
+    if (role->unblocks_signals) {
+        (void)sigaddset(&blocked, SIGTERM);
+        (void)sigaddset(&blocked, SIGINT);
+    }
+    (void)sigprocmask(SIG_SETMASK, &blocked, NULL);
     (void)setpgid(0, 0); /* Ctrl-C reaches the supervisor alone */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (dup2(null_fd, STDIN_FILENO) < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
@@ -112,11 +116,12 @@ int role_start(struct role *role, struct abx_err *err)
     return 0;
 }
 
-void role_ended(struct role *role)
+void role_ended(struct role *role, int status)
 {
     int64_t now = time_mono_ns();
 
     role->pid = 0;
+    role->status = status;
     if (now - role->started_ns >= STABLE_NS)
         role->backoff_ns = BACKOFF_FIRST_NS;
     role->restart_at_ns = now + role->backoff_ns;

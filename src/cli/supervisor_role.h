@@ -17,7 +17,10 @@ struct role {
     int fds[ROLE_FDS_MAX];         /* borrowed; stay open in the child under the same numbers */
     size_t n_fds;
     bool is_bad; /* an argument did not fit */
-    pid_t pid;   /* 0 = not running */
+    /* SIGTERM and SIGINT stay blocked until the program is ready for them. */
+    bool unblocks_signals;
+    pid_t pid;  /* 0 = not running */
+    int status; /* of the last process, as from waitpid */
     int64_t started_ns, restart_at_ns, backoff_ns;
 };
 
@@ -32,5 +35,5 @@ int role_finish(struct role *role, struct abx_err *err);
 
 /* Forks and executes it; sets the time of the next try when that fails. */
 int role_start(struct role *role, struct abx_err *err);
-/* Its process was reaped: plans the restart. */
-void role_ended(struct role *role);
+/* Its process was reaped with `status`: plans the restart. */
+void role_ended(struct role *role, int status);

@@ -273,16 +273,11 @@ static int open_folders(struct disk_pool *p, struct abx_err *err)
     return r;
 }
 
-int disk_pool_open(const struct disk_opts *opts, struct disk_pool **ret, struct abx_err *err)
+static int open_pool(struct disk_pool *p, const struct disk_opts *opts, struct abx_err *err)
 {
-    _cleanup_(disk_pool_freep) struct disk_pool *p = calloc(1, sizeof *p);
     _cleanup_(closep) int lock = -EBADF;
-    int r;
+    int r = open_dir(p, opts->data_dir, err);
 
-    if (!p)
-        return err_oom(err);
-    p->dir_fd = p->fd = p->uppers_fd = p->trash_fd = -EBADF;
-    r = open_dir(p, opts->data_dir, err);
     if (r < 0)
         return r;
     lock = openat(p->dir_fd, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -291,10 +286,7 @@ int disk_pool_open(const struct disk_opts *opts, struct disk_pool **ret, struct 
     r = choose_kind(p, opts->size_bytes, err);
     if (r == 0)
         r = open_folders(p, err);
-    if (r < 0)
-        return err_wrap(err, r, "pool '%s'", p->dir);
-    *ret = TAKE_PTR(p);
-    return 0;
+    return r < 0 ? err_wrap(err, r, "pool '%s'", p->dir) : 0;
 }
 
 static void close_folders(struct disk_pool *p)
@@ -305,6 +297,31 @@ static void close_folders(struct disk_pool *p)
         fd_close(*fds[i]);
         *fds[i] = -EBADF;
     }
+}
+
+int disk_pool_open(const struct disk_opts *opts, struct disk_pool **ret, struct abx_err *err)
+{
+    _cleanup_(disk_pool_freep) struct disk_pool *p = calloc(1, sizeof *p);
+    struct abx_err why;
+    int r;
+
+    if (!p)
+        return err_oom(err);
+    p->dir_fd = p->fd = p->uppers_fd = p->trash_fd = -EBADF;
+    r = open_pool(p, opts, &why);
+    if (r < 0 && !opts->may_be_dead) {
+        if (err)
+            *err = why;
+        return r;
+    }
+    if (r < 0) {
+        close_folders(p);
+        p->kind = DISK_PLAIN;
+        (void)snprintf(p->why_dead, sizeof p->why_dead, "%.*s", (int)sizeof p->why_dead - 1,
+                       why.msg);
+    }
+    *ret = TAKE_PTR(p);
+    return 0;
 }
 
 void disk_pool_free(struct disk_pool *p)
@@ -327,7 +344,7 @@ int disk_pool_unmount(struct disk_pool *p, struct abx_err *err)
     if (r == 0)
         return 0;
     /* Still of use. */
-    if (open_folders(p, NULL) < 0)
+    if (!p->why_dead[0] && open_folders(p, NULL) < 0)
         return err_wrap(err, ABX_INTERNAL, "the pool is lost");
     return r;
 }
@@ -369,6 +386,18 @@ const char *disk_pool_why_plain(const struct disk_pool *p)
     return p->why_plain;
 }
 
+const char *disk_pool_why_dead(const struct disk_pool *p)
+{
+    return p->why_dead;
+}
+
+static int check_alive(const struct disk_pool *p, struct abx_err *err)
+{
+    if (p->why_dead[0])
+        return err_set(err, ABX_FAILED_PRECONDITION, "the pool cannot be used: %s", p->why_dead);
+    return 0;
+}
+
 static bool is_btrfs(const struct disk_pool *p)
 {
     return p->kind == DISK_BTRFS || p->kind == DISK_BTRFS_IMAGE;
@@ -388,6 +417,8 @@ static int open_upper(struct disk_pool *p, const char *id, int *ret_fd, struct a
     int r = check_id(id, err);
     int fd;
 
+    if (r == 0)
+        r = check_alive(p, err);
     if (r < 0)
         return r;
     fd = openat(p->uppers_fd, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -434,6 +465,8 @@ int disk_upper_create(struct disk_pool *p, const char *id, uint64_t limit_bytes,
 {
     int r = check_id(id, err);
 
+    if (r == 0)
+        r = check_alive(p, err);
     if (r < 0)
         return r;
     if (is_btrfs(p))
@@ -475,6 +508,8 @@ int disk_upper_trash(struct disk_pool *p, const char *id, struct abx_err *err)
     char name[17];
     int r = check_id(id, err);
 
+    if (r == 0)
+        r = check_alive(p, err);
     if (r < 0)
         return r;
     random_bytes(random, sizeof random);
@@ -507,8 +542,10 @@ static int remove_one(void *user, const char *name)
 int disk_trash_empty(struct disk_pool *p, struct abx_err *err)
 {
     struct emptying e = { .p = p };
-    int r = each_entry(p->trash_fd, remove_one, &e, err);
+    int r = check_alive(p, err);
 
+    if (r == 0)
+        r = each_entry(p->trash_fd, remove_one, &e, err);
     if (r == 0 && e.first.code != 0) {
         r = e.first.code;
         if (err)
@@ -523,5 +560,5 @@ int disk_trash_empty(struct disk_pool *p, struct abx_err *err)
 int disk_upper_each(struct disk_pool *p, int (*fn)(void *user, const char *id), void *user,
                     struct abx_err *err)
 {
-    return each_entry(p->uppers_fd, fn, user, err);
+    return p->why_dead[0] ? 0 : each_entry(p->uppers_fd, fn, user, err);
 }

@@ -24,10 +24,13 @@ struct disk_opts {
     /* Of the image: made so large (sparse), grown to it when it is smaller, never shrunk. 0 = as it
      * is, and 80 % of what is free for a new one. */
     uint64_t size_bytes;
+    /* Open also what cannot be used: see disk_pool_why_dead. */
+    bool may_be_dead;
 };
 
 /* Opens or makes the pool and mounts it if it is an image (once: what is mounted from an earlier
- * run is used). Takes a second for a new image. Refuses a pool that others can enter. */
+ * run is used). Takes a second for a new image. Refuses a pool that others can enter. With `may_be_dead`
+ * it fails for want of memory only. */
 int disk_pool_open(const struct disk_opts *opts, struct disk_pool **ret, struct abx_err *err);
 /* Forgets the pool; what is mounted stays unless disk_pool_unmount was called. */
 void disk_pool_free(struct disk_pool *p);
@@ -40,6 +43,10 @@ bool disk_pool_is_limited(const struct disk_pool *p);
 const char *disk_pool_path(const struct disk_pool *p);
 /* Why it is a plain folder and not one of the limited kinds; "" for those. Valid as long as `p`. */
 const char *disk_pool_why_plain(const struct disk_pool *p);
+
+/* Why nothing can be made or moved in it, "" when it can: a dead pool has no uppers to list, takes no
+ * new ones, and what asks for more than that fails. Valid as long as `p`. */
+const char *disk_pool_why_dead(const struct disk_pool *p);
 
 /* Makes <pool>/uppers/<id>/{u,w} limited to `limit_bytes` (0 = none; in a plain folder never). */
 int disk_upper_create(struct disk_pool *p, const char *id, uint64_t limit_bytes,

@@ -15,6 +15,7 @@ struct disk_pool {
     char dir[PATH_MAX];  /* <data-dir>/pool */
     char path[PATH_MAX]; /* where uppers/ and trash/ are */
     char why_plain[DISK_WHY_MAX];
+    char why_dead[DISK_WHY_MAX];
     int dir_fd;
     int fd; /* of path */
     int uppers_fd;

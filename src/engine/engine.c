@@ -133,6 +133,8 @@ static int take_lock(struct engine *e, struct abx_err *err)
     if (!path_join(path, sizeof path, e->o->data_dir, "engine.lock"))
         return err_set(err, ABX_INVALID_ARGUMENT, "data dir path too long");
     e->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (e->lock_fd < 0 && errno == EROFS)
+        e->lock_fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (e->lock_fd < 0)
         return err_sys(err, errno, "open '%s'", path);
     while (flock(e->lock_fd, LOCK_EX | LOCK_NB) < 0) {
@@ -162,15 +164,46 @@ static int open_records(struct engine *e, struct abx_err *err)
     return 0;
 }
 
+static int stop_at_record(void *user, const char *name)
+{
+    (void)user;
+    return record_name_is_valid(name);
+}
+
+static int open_pool(struct engine *e, bool may_be_dead, struct abx_err *err)
+{
+    const struct disk_opts disk = { e->o->data_dir, e->o->instance, e->o->disk_bytes, may_be_dead };
+
+    return disk_pool_open(&disk, &e->pool, err);
+}
+
+void engine_pool_works(struct engine *e)
+{
+    struct disk_pool *dead = e->pool;
+    struct abx_err err;
+
+    if (!disk_pool_why_dead(dead)[0])
+        return;
+    if (open_pool(e, false, &err) < 0) {
+        log_err("the pool", &err);
+        return;
+    }
+    disk_pool_free(dead);
+    log_info("the pool can be used again", NULL);
+}
+
 static int open_facilities(struct engine *e, struct abx_err *err)
 {
-    const struct disk_opts disk = { e->o->data_dir, e->o->instance, e->o->disk_bytes };
     int r = cgroup_tree_open(e->o->instance, &e->cgroups, err);
 
     if (r == 0)
         r = cgroup_tree_adopt_host(e->cgroups, getpid(), err);
+    /* Sandboxes that run have to end when they are told to, with or without a pool. */
     if (r == 0)
-        r = disk_pool_open(&disk, &e->pool, err);
+        r = open_pool(e, record_each(e->records_fd, stop_at_record, NULL, NULL) != 0, err);
+    if (r == 0 && disk_pool_why_dead(e->pool)[0])
+        log_warn("the pool cannot be used: sandboxes can be ended and not made", "why",
+                 disk_pool_why_dead(e->pool), NULL);
     if (r == 0)
         r = table_new(&e->table, err);
     for (size_t i = 0; i < e->o->n_pools; i++)
@@ -236,6 +269,7 @@ static int start_sockets(struct engine *e, struct abx_err *err)
 
 static int start_handles(struct engine *e, struct abx_err *err)
 {
+    sigset_t set;
     int r = uv_signal_init(&e->loop, &e->on_term);
 
     if (r == 0)
@@ -249,7 +283,15 @@ static int start_handles(struct engine *e, struct abx_err *err)
         r = uv_signal_start(&e->on_term, on_signal, SIGTERM);
     if (r == 0)
         r = uv_signal_start(&e->on_int, on_signal, SIGINT);
-    return r < 0 ? err_sys(err, -r, "event loop") : 0;
+    if (r < 0)
+        return err_sys(err, -r, "event loop");
+    /* The supervisor blocked them, so that one that came earlier waits for this moment. */
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    if (sigprocmask(SIG_UNBLOCK, &set, NULL) < 0)
+        return err_sys(err, errno, "unblock signals");
+    return 0;
 }
 
 static int start(struct engine *e, char *const *argv, struct abx_err *err)

@@ -86,6 +86,7 @@ struct engine {
     unsigned n_waiting;
     unsigned creating; /* given to workers */
     bool is_trashing, has_trash;
+    bool has_upper_left;  /* uppers without record: the next trash job takes them */
     struct audit *audits; /* the first one is under way */
     bool is_stopping, stop_kills;
     size_t fd_limit;
@@ -97,6 +98,8 @@ struct engine {
 int engine_run(const struct options *o, char *const *argv);
 /* Looks after what was put off (stuck removals, refills after a failure) in half a second. */
 void engine_tick_later(struct engine *e);
+/* A worker made something in the pool: a pool that was dead at the start (disk_pool_why_dead) is opened. */
+void engine_pool_works(struct engine *e);
 /* While stopping: ends the loop once nothing is under way any more. */
 void engine_stop_if_idle(struct engine *e);
 

@@ -57,8 +57,10 @@ struct job {
     enum job_kind kind;
     uint64_t id;
     struct record record;
-    bool wants_oom;  /* JOB_REMOVE: also a JOB_OOM event */
-    bool must_sweep; /* JOB_REMOVE: a worker died at it, half-written records may lie there */
+    bool wants_oom; /* JOB_REMOVE: also a JOB_OOM event */
+    /* JOB_REMOVE: a worker died at it, half-written records may lie there. JOB_TRASH: there are uppers
+     * that no record names any more. */
+    bool must_sweep;
     struct job_create create; /* JOB_CREATE only, not sent otherwise */
 };
 
@@ -87,6 +89,7 @@ struct job_result {
     uint64_t id;
     struct abx_err err; /* code 0: done */
     struct record record;
+    bool has_upper_left; /* JOB_REMOVE: the upper could not be moved to the trash */
     union {
         int mount_path;     /* JOB_READY of a create worker */
         int status;         /* JOB_EXIT: as from waitpid */

@@ -216,6 +216,7 @@ static void on_removed(void *user, const struct job_result *r, int *fds, size_t 
     fd_close(TAKE_FD(sb->pidfd));
     table_remove(e->table, sb);
     e->has_trash = true;
+    e->has_upper_left |= r->has_upper_left;
     trash_empty(e);
     slots_refill(e);
     engine_stop_if_idle(e);
@@ -350,8 +351,10 @@ static void on_trash_emptied(void *user, const struct job_result *r, int *fds, s
     (void)fds;
     (void)n_fds;
     e->is_trashing = false;
-    if (r->err.code)
+    if (r->err.code) {
+        e->has_upper_left = true; /* perhaps; looking is cheap */
         log_err("the trash could not be emptied", &r->err);
+    }
     trash_empty(e);
     engine_stop_if_idle(e);
 }
@@ -364,6 +367,8 @@ void trash_empty(struct engine *e)
     if (e->is_trashing || !e->has_trash || (e->is_stopping && !e->stop_kills))
         return;
     e->has_trash = false;
+    j.must_sweep = e->has_upper_left;
+    e->has_upper_left = false;
     if (crew_submit(e->crew, WORKER_TRASH, &j, NULL, 0, on_trash_emptied, e, &err) < 0)
         log_err("the trash could not be emptied", &err);
     else

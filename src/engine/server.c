@@ -15,7 +15,7 @@
 
 #define LIST_PAGE 250u
 #define TEMPLATES_PAGE 64u
-#define WARNINGS_MAX 4
+#define WARNINGS_MAX 5
 
 /* --- answers ------------------------------------------------------------------------------------ */
 
@@ -293,7 +293,10 @@ static size_t find_warnings(const struct engine *e, char text[WARNINGS_MAX][256]
     struct cgroup_enforced is = cgroup_tree_enforced(e->cgroups);
     size_t n = 0;
 
-    if (!disk_pool_is_limited(e->pool))
+    if (disk_pool_why_dead(e->pool)[0])
+        (void)snprintf(text[n++], sizeof *text, "the pool cannot be used: %.200s",
+                       disk_pool_why_dead(e->pool));
+    else if (!disk_pool_is_limited(e->pool))
         (void)snprintf(text[n++], sizeof *text, "sandboxes have no disk limit: %.200s",
                        disk_pool_why_plain(e->pool));
     if (!is.memory)

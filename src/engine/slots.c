@@ -40,6 +40,7 @@ static void on_prepared(void *user, const struct job_result *r, int *fds, size_t
     e->slots_coming--;
     if (r->err.code == 0 && n_fds == SLOT_FDS) {
         take_prepared(e, sb, r, fds);
+        engine_pool_works(e);
         if (sb->kill_wanted)
             sandbox_remove(e, sb, 0, 0);
         creations_go_on(e);

@@ -43,7 +43,8 @@ void worker_send(const struct job_result *r, const int *fds, size_t n_fds)
 
 /* --- remove ------------------------------------------------------------------------------------- */
 
-int worker_remove_all(struct worker *w, const char *name, struct abx_err *err)
+int worker_remove_all(struct worker *w, const char *name, bool *ret_has_upper_left,
+                      struct abx_err *err)
 {
     struct abx_err why;
     int r = cgroup_kill(w->cgroups, name, KILL_TIMEOUT_MS, &why);
@@ -54,7 +55,12 @@ int worker_remove_all(struct worker *w, const char *name, struct abx_err *err)
         return r;
     }
     r = cgroup_remove(w->cgroups, name, err);
-    return r < 0 ? r : disk_upper_trash(w->pool, name, err);
+    if (r < 0)
+        return r;
+    *ret_has_upper_left = disk_upper_trash(w->pool, name, &why) < 0;
+    if (*ret_has_upper_left)
+        log_err("an upper stays in the pool for now", &why);
+    return 0;
 }
 
 static void send_oom(struct worker *w, const char *name)
@@ -78,7 +84,7 @@ static int run_remove(struct worker *w, const struct job *j, struct job_result *
         send_oom(w, j->record.name);
     if (record_read(w->records_fd, j->record.name, &record, NULL) == 0)
         ret->record.uid_base = record.uid_base;
-    r = worker_remove_all(w, j->record.name, &ret->err);
+    r = worker_remove_all(w, j->record.name, &ret->has_upper_left, &ret->err);
     if (r == 0 && j->must_sweep)
         r = record_sweep(w->records_fd, j->record.name, &ret->err);
     return r < 0 ? r : record_remove(w->records_fd, j->record.name, &ret->err);
@@ -127,6 +133,29 @@ static int run_usage(struct worker *w, const struct job *j, struct job_result *r
     return 0;
 }
 
+/* --- trash -------------------------------------------------------------------------------------- */
+
+/* Listed first, asked for its record afterwards: a record is there from before its upper is made. */
+static int trash_ownerless(void *user, const char *name)
+{
+    struct worker *w = user;
+
+    if (faccessat(w->records_fd, name, F_OK, 0) == 0)
+        return 0;
+    return disk_upper_trash(w->pool, name, NULL);
+}
+
+static int run_trash(struct worker *w, const struct job *j, struct job_result *ret)
+{
+    int r = worker_revive(w, &ret->err);
+
+    if (r == 0 && j->must_sweep)
+        r = disk_upper_each(w->pool, trash_ownerless, w, &ret->err);
+    if (r < 0 && !ret->err.code)
+        r = err_set(&ret->err, r, "uppers stay in the pool");
+    return r < 0 ? r : disk_trash_empty(w->pool, &ret->err);
+}
+
 /* --- loop --------------------------------------------------------------------------------------- */
 
 static int run_by_kind(struct worker *w, const struct job *j, int *fds, size_t n_fds,
@@ -151,7 +180,7 @@ static int run_by_kind(struct worker *w, const struct job *j, int *fds, size_t n
     case JOB_AUDIT:
         return job_audit_run(w, ret);
     case JOB_TRASH:
-        return disk_trash_empty(w->pool, &ret->err);
+        return run_trash(w, j, ret);
     case JOB_READY:
     case JOB_EXIT:
     case JOB_OOM:
@@ -283,12 +312,42 @@ static int find_kept(struct worker *w, char text[TEMPLATES_BYTES], const char **
     return 0;
 }
 
-static int start(struct worker *w, struct abx_err *err)
+static int make_spawner(struct worker *w, struct abx_err *err)
 {
-    const struct disk_opts disk = { w->o->data_dir, w->o->instance, w->o->disk_bytes };
     char templates[TEMPLATES_BYTES];
     const char *keep[KEEP_MAX + 2];
     const struct spawner_opts spawn = { .mount_path = w->o->mount_path, .keep_paths = keep };
+    int r = find_kept(w, templates, keep, err);
+
+    return r < 0 ? r : spawner_new(&spawn, &w->spawner, err);
+}
+
+/* Killing and removing must go on without a pool. */
+static int open_pool(struct worker *w, bool may_be_dead, struct abx_err *err)
+{
+    const struct disk_opts disk = { w->o->data_dir, w->o->instance, w->o->disk_bytes, may_be_dead };
+
+    return disk_pool_open(&disk, &w->pool, err);
+}
+
+int worker_revive(struct worker *w, struct abx_err *err)
+{
+    struct disk_pool *dead = w->pool;
+    int r = 0;
+
+    if (disk_pool_why_dead(w->pool)[0]) {
+        r = open_pool(w, false, err);
+        if (r < 0)
+            return r;
+        disk_pool_free(dead);
+    }
+    if (w->o->worker == WORKER_CREATE && !w->spawner)
+        r = make_spawner(w, err);
+    return r;
+}
+
+static int start(struct worker *w, struct abx_err *err)
+{
     int r = catch_signals(err);
 
     if (r == 0)
@@ -302,7 +361,7 @@ static int start(struct worker *w, struct abx_err *err)
     if (r == 0)
         r = cgroup_tree_open(w->o->instance, &w->cgroups, err);
     if (r == 0)
-        r = disk_pool_open(&disk, &w->pool, err);
+        r = open_pool(w, true, err);
     if (r == 0 && w->o->worker == WORKER_PREPARE)
         r = leases_open(w, err);
     if (r < 0 || w->o->worker != WORKER_CREATE)
@@ -310,8 +369,7 @@ static int start(struct worker *w, struct abx_err *err)
     w->guest_fd = open(w->o->guest, O_RDONLY | O_CLOEXEC);
     if (w->guest_fd < 0)
         return err_sys(err, errno, "open guest '%s'", w->o->guest);
-    r = find_kept(w, templates, keep, err);
-    return r < 0 ? r : spawner_new(&spawn, &w->spawner, err);
+    return disk_pool_why_dead(w->pool)[0] ? 0 : make_spawner(w, err);
 }
 
 int worker_main(const struct options *o)

@@ -200,6 +200,9 @@ int job_create_run(struct worker *w, const struct job *j, int *fds, size_t n_fds
 
     if (n_fds != SLOT_FDS)
         return err_set(&ret->err, ABX_INTERNAL, "create came with %zu descriptors", n_fds);
+    r = worker_revive(w, &ret->err);
+    if (r < 0)
+        return r;
     r = create(&c, j, fds, &pidfd, &ret->err);
     if (r == 0)
         ret_fds[(*ret_n)++] = pidfd;

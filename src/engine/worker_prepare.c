@@ -156,9 +156,13 @@ int job_prepare_run(struct worker *w, const struct job *j, struct job_result *re
 {
     int fds[SLOT_FDS] = { -EBADF, -EBADF, -EBADF, -EBADF };
     struct record *record = &ret->record;
-    struct lease *lease = lease_take(w, &ret->err);
-    int r;
+    struct lease *lease;
+    bool has_upper_left;
+    int r = worker_revive(w, &ret->err);
 
+    if (r < 0)
+        return r;
+    lease = lease_take(w, &ret->err);
     if (!lease)
         return ret->err.code;
     record->phase = RECORD_PREPARED;
@@ -176,7 +180,7 @@ int job_prepare_run(struct worker *w, const struct job *j, struct job_result *re
         return 0;
     }
     packet_close_fds(fds, SLOT_FDS);
-    if (worker_remove_all(w, j->record.name, NULL) == 0 &&
+    if (worker_remove_all(w, j->record.name, &has_upper_left, NULL) == 0 &&
         record_remove(w->records_fd, j->record.name, NULL) == 0)
         lease->is_free = true;
     return r; /* if that failed the record stays, and the audit finds it */

@@ -1,0 +1,104 @@
+"""Kill wins: whatever happens to the pool or to the engine, DELETE and SIGINT end sandboxes, and what could not be removed
+is removed later."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from envd import Envd
+from service import Service
+
+
+@pytest.fixture
+def service(build_dir, base_template):
+    s = Service(build_dir, disk="2G")
+    s.start()
+    try:
+        yield s
+    finally:
+        remount(s, "rw")
+        s.stop()
+        s.remove()
+
+
+def remount(s, how):
+    pool = s.data_dir / "pool/fs"
+    if not os.path.ismount(pool):
+        return how == "rw"
+    deadline = time.monotonic() + 10
+    while subprocess.run(["mount", "-o", f"remount,{how}", pool], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return True
+
+
+def guests(s):
+    """Processes in cgroups of this instance's sandboxes."""
+    instance = next(w for w in (s.data_dir / "format").read_text().split() if len(w) == 12)
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cgroup"):
+        try:
+            if instance in path.read_text() and (path.parent / "comm").read_text() == "abx-guest\n":
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def eventually(what, seconds=15):
+    deadline = time.monotonic() + seconds
+    while not (result := what()):
+        assert time.monotonic() < deadline, "it does not happen"
+        time.sleep(0.05)
+    return result
+
+
+def kill_engine(s):
+    os.kill(s.roles()["abx-engine"][0], signal.SIGKILL)
+
+
+def test_kill_wins_over_a_read_only_pool(service):
+    boxes = [service.create(timeout=600) for _ in range(3)]
+    assert remount(service, "ro")
+    assert service.kill(boxes[0]["sandboxID"]) == 204
+    assert len(guests(service)) == 4
+
+    kill_engine(service)  # its successor has nothing to make sandboxes in, and adopts those that run
+    assert eventually(lambda: service.kill(boxes[1]["sandboxID"]), 30) == 204
+    assert len(guests(service)) == 2
+    assert Envd(service, boxes[2], user="root").sh("echo ok") == "ok\n"
+    status, _, made = service.request("POST", "/v2/sandboxes", {"templateID": "base"})
+    assert status in (500, 503), made
+    assert "the pool cannot be used" in service.logged()
+
+    # As soon as it can be written, everything goes on without a restart, and nothing stays behind.
+    assert remount(service, "rw")
+    box = eventually(lambda: (r := service.request("POST", "/v2/sandboxes", {"templateID": "base"}))[0] == 201 and r[2])
+    assert service.kill(box["sandboxID"]) == 204
+    eventually(lambda: not [f for f in service.audit() if "upper" in f])
+    eventually(lambda: not list((service.data_dir / "pool/fs/trash").iterdir()))
+
+
+def test_sigint_wins_over_a_read_only_pool_and_a_dead_engine(service):
+    for _ in range(3):
+        service.create(timeout=600)
+    assert len(guests(service)) == 6
+    assert remount(service, "ro")
+    kill_engine(service)
+    service.stop()
+    assert guests(service) == []
+    service.start()
+    assert service.audit() == []
+
+
+@pytest.mark.parametrize("delay", [0, 0.01, 0.05, 0.1])
+def test_sigint_while_the_engine_starts(service, delay):
+    for _ in range(2):
+        service.create(timeout=600)
+    kill_engine(service)
+    time.sleep(delay)
+    service.stop()
+    assert guests(service) == []
