@@ -44,9 +44,9 @@ check "sandbox: layers by descriptor are refused with a reason" by_fd
 
 cd /mnt/tests/system || exit 1
 export ABX_BUILD=/mnt/build ABX_BASE_TEMPLATE="$template" PYTHONPATH=/mnt/py:/mnt/tests/system/qemu
-for file in limits spawn engine; do
+for file in limits spawn engine serve isolation; do
     [ -e "test_$file.py" ] || continue
-    TAP_PREFIX="$file: " python3 -m pytest -q -p pytest_timeout -p tap_plugin -p no:cacheprovider "test_$file.py" 2>&1 |
+    TAP_PREFIX="$file: " python3 -m pytest -q -p pytest_timeout -p tap_plugin -p no:cacheprovider -m "not slow and not long" "test_$file.py" 2>&1 |
         sed -E '/^(ok|not ok|#)/!s/^/# /'
 done
 echo "# done"
