@@ -425,7 +425,7 @@ int cgroup_open_v2(struct cgroup_tree *t, const char *id, enum cgroup_part part,
 static bool v1_join_path(const struct cgroup_v1 *h, const char *id, enum cgroup_part part,
                          const char *file, char *to, size_t size)
 {
-    bool in_user = (h->controllers & CGROUP_BIT(CGROUP_CPU)) && part == CGROUP_USER;
+    bool in_user = cgroup_v1_has_user(h) && part == CGROUP_USER;
 
     return snprintf(to, size, "%s/%s%s", id, in_user ? "user/" : "", file) < (int)size;
 }

@@ -14,6 +14,9 @@
 #define CGROUP_NAME_MAX 64 /* bytes of an instance or sandbox id */
 #define CGROUP_V1_MAX 5
 #define CGROUP_PIDS_DEFAULT 4096u
+/* What a sandbox has beyond the limit of `user`: while user code sits at its limit, every
+ * allocation in its group waits for the OOM killer; the daemon's may not. */
+#define CGROUP_GUEST_MEMORY (UINT64_C(64) << 20)
 #define CGROUP_CPU_PERIOD_US 100000u
 /* What the sandbox as a whole may take above its quota: room for the guest while `user` is
  * throttled, and no way around the quota for root inside, who may leave `user`. */
@@ -90,6 +93,8 @@ int cgroup_v2_usage(struct cgroup_tree *t, int fd, struct cgroup_usage *ret, str
 /* cgroup_v1.c */
 int cgroup_v1_open(struct cgroup_tree *t, struct slice proc_cgroup, struct slice mounts,
                    unsigned controllers, struct abx_err *err);
+/* Is a sandbox's group in this hierarchy split (`user` below it, the daemon in it)? */
+bool cgroup_v1_has_user(const struct cgroup_v1 *h);
 int cgroup_v1_create(struct cgroup_tree *t, const struct cgroup_v1 *h, const char *id,
                      struct abx_err *err);
 int cgroup_v1_set_limits(struct cgroup_tree *t, const struct cgroup_v1 *h, const char *id,

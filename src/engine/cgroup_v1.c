@@ -114,6 +114,11 @@ int cgroup_v1_open(struct cgroup_tree *t, struct slice proc_cgroup, struct slice
     return 0;
 }
 
+bool cgroup_v1_has_user(const struct cgroup_v1 *h)
+{
+    return has(h, CGROUP_CPU) || has(h, CGROUP_MEMORY);
+}
+
 int cgroup_v1_create(struct cgroup_tree *t, const struct cgroup_v1 *h, const char *id,
                      struct abx_err *err)
 {
@@ -121,7 +126,7 @@ int cgroup_v1_create(struct cgroup_tree *t, const struct cgroup_v1 *h, const cha
 
     if (mkdirat(h->sandboxes_fd, id, 0755) < 0)
         return err_sys(err, errno, "make v1 group");
-    if (!has(h, CGROUP_CPU))
+    if (!cgroup_v1_has_user(h))
         return 0;
     (void)snprintf(path, sizeof path, "%s/user", id);
     if (mkdirat(h->sandboxes_fd, path, 0755) < 0) {
@@ -154,6 +159,19 @@ static int set_memory(struct cgroup_tree *t, int fd, uint64_t bytes, struct abx_
     return r;
 }
 
+/* `user` gets the limit, the whole a little more. */
+static int set_memories(struct cgroup_tree *t, int fd, uint64_t bytes, struct abx_err *err)
+{
+    _cleanup_(closep) int user = cgroup_open_dir(fd, "user");
+    uint64_t whole = bytes ? bytes + CGROUP_GUEST_MEMORY : 0;
+    int r;
+
+    if (user < 0)
+        return err_sys(err, errno, "open v1 group 'user'");
+    r = set_memory(t, fd, whole, err);
+    return r < 0 ? r : set_memory(t, user, bytes, err);
+}
+
 static int set_quota(int fd, uint32_t cpu_count, struct abx_err *err)
 {
     /* The period is 100 ms already, the kernel's default. */
@@ -170,7 +188,7 @@ int cgroup_v1_set_limits(struct cgroup_tree *t, const struct cgroup_v1 *h, const
     if (fd < 0)
         return err_sys(err, errno, "open v1 group");
     if (has(h, CGROUP_MEMORY))
-        r = set_memory(t, fd, limits->memory_bytes, err);
+        r = set_memories(t, fd, limits->memory_bytes, err);
     if (r == 0 && has(h, CGROUP_PIDS))
         r = file_printf(fd, "pids.max", err, "%u",
                         limits->pids ? limits->pids : CGROUP_PIDS_DEFAULT);
@@ -269,7 +287,7 @@ int cgroup_v1_remove(const struct cgroup_v1 *h, const char *id, struct abx_err *
     int r = 0;
 
     (void)snprintf(path, sizeof path, "%s/user", id);
-    if (has(h, CGROUP_CPU))
+    if (cgroup_v1_has_user(h))
         r = cgroup_remove_dir(h->sandboxes_fd, path, err);
     return r < 0 ? r : cgroup_remove_dir(h->sandboxes_fd, id, err);
 }
@@ -288,7 +306,7 @@ int cgroup_v1_usage(const struct cgroup_v1 *h, const char *id, struct cgroup_usa
         if (r == 0)
             r = cgroup_read_value(fd, "memory.stat", "total_cache", &ret->cache_bytes, err);
         if (r == 0)
-            r = cgroup_read_value(fd, "memory.oom_control", "oom_kill", &ret->oom_kills, err);
+            r = cgroup_read_value(fd, "user/memory.oom_control", "oom_kill", &ret->oom_kills, err);
     }
     if (r == 0 && has(h, CGROUP_PIDS)) {
         r = cgroup_read_u64(fd, "pids.current", &n, err);

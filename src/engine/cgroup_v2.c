@@ -233,6 +233,8 @@ static int fill(struct cgroup_tree *t, int fd, uid_t uid_base, struct abx_err *e
         r = file_printf(fd, "cgroup.max.depth", err, "%u", CGROUP_GUEST_DEPTH_MAX);
     if (r == 0 && (t->v2_controllers & CGROUP_BIT(CGROUP_CPU)))
         r = enable(fd, CGROUP_CPU, -EBADF, err);
+    if (r == 0 && (t->v2_controllers & CGROUP_BIT(CGROUP_MEMORY)))
+        r = enable(fd, CGROUP_MEMORY, -EBADF, err);
     if (r < 0)
         return r;
     if (mkdirat(fd, "guest", 0755) < 0 || mkdirat(fd, "user", 0755) < 0)
@@ -275,6 +277,18 @@ static int set_memory(int fd, uint64_t bytes, struct abx_err *err)
     return 0;
 }
 
+/* `user` gets the limit, the whole a little more. */
+static int set_memories(int fd, uint64_t bytes, struct abx_err *err)
+{
+    _cleanup_(closep) int user = cgroup_open_dir(fd, "user");
+    int r;
+
+    if (user < 0)
+        return err_sys(err, errno, "open group 'user'");
+    r = set_memory(fd, bytes ? bytes + CGROUP_GUEST_MEMORY : 0, err);
+    return r < 0 ? r : set_memory(user, bytes, err);
+}
+
 static int set_quota(int fd, const char *file, uint64_t quota_us, struct abx_err *err)
 {
     if (quota_us == 0)
@@ -290,7 +304,7 @@ int cgroup_v2_set_limits(struct cgroup_tree *t, int fd, const struct cgroup_limi
     int r = 0;
 
     if (t->v2_controllers & CGROUP_BIT(CGROUP_MEMORY))
-        r = set_memory(fd, limits->memory_bytes, err);
+        r = set_memories(fd, limits->memory_bytes, err);
     if (r == 0 && (t->v2_controllers & CGROUP_BIT(CGROUP_PIDS)))
         r = file_printf(fd, "pids.max", err, "%u",
                         limits->pids ? limits->pids : CGROUP_PIDS_DEFAULT);

@@ -163,13 +163,25 @@ def test_a_raised_memory_limit_lets_it_go_on(tool):
     assert tool.usage("a")["oom_kills"] == 0
 
 
-def test_guest_and_user_share_one_memory_limit(tool):
+def test_user_code_at_its_limit_leaves_the_guest_room(tool):
+    """64 MiB more than the limit are for the daemon: user code cannot have them."""
     tool("create", "a", 0, 100, 0, UID)
-    first = tool.python("a", "guest", HOG % 50)
-    eventually(lambda: tool.usage("a")["memory"] > 50 * MIB)
-    second = tool.python("a", "user", HOG % 80)
-    ended = eventually(lambda: [p for p in (first, second) if stat(p)[0] == "Z"])
+    daemon = tool.python("a", "guest", HOG % 20)
+    user = tool.python("a", "user", HOG % 90)
+    eventually(lambda: tool.usage("a")["memory"] > 110 * MIB)
+    assert tool.usage("a")["oom_kills"] == 0
+    hog = tool.python("a", "user", HOG % 30)
     # The kernel may take both, when the second one faults while the first is still ending.
+    ended = eventually(lambda: [p for p in (user, hog) if stat(p)[0] == "Z"])
+    assert {tool("wait", pid, 10000) for pid in ended} == {"137"}
+    with pytest.raises(ToolError, match="still runs"):
+        tool("wait", daemon, 0)
+
+
+def test_guest_and_user_together_are_bounded(tool):
+    tool("create", "a", 0, 100, 0, UID)
+    pids = [tool.python("a", "guest", HOG % 120), tool.python("a", "user", HOG % 90)]
+    ended = eventually(lambda: [p for p in pids if stat(p)[0] == "Z"])
     assert {tool("wait", pid, 10000) for pid in ended} == {"137"}
 
 
@@ -260,7 +272,7 @@ def test_attach_moves_processes_that_run(instance, tool):
     for pid, group in ((init, "/user"), (daemon, "")):
         text = Path(f"/proc/{pid}/cgroup").read_text()
         assert re.search(rf"\bcpu(,\w+)*:\S*/abx-{instance}/sandboxes/a{group}$", text, re.M)
-        assert re.search(rf"memory(,\w+)*:\S*/abx-{instance}/sandboxes/a$", text, re.M)
+        assert re.search(rf"\bmemory(,\w+)*:\S*/abx-{instance}/sandboxes/a{group}$", text, re.M)
     for pid in (init, daemon):
         os.kill(int(pid), 9)
         tool("wait", pid, 1000)
