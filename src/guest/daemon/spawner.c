@@ -12,14 +12,16 @@
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "guest/daemon/crowd.h"
 #include "guest/init/supervisor.h"
 
 #define FDS_SENT_MAX 6
+#define SPAWNER_LOOK_MS 150
 
 struct pending {
     struct pending *next;
     uint32_t seq;
-    int64_t due_ns;
+    int64_t began_ns;
     spawner_started_fn done;
     void *user;
     char *cmd; /* for messages */
@@ -171,10 +173,15 @@ int spawner_start(struct spawner *s, const struct spawn_opts *opts, spawner_star
                   void *user, struct abx_err *err)
 {
     _cleanup_(pending_freep) struct pending *p = calloc(1, sizeof(*p));
+    size_t seen;
     int r;
 
     if (!p)
         return err_oom(err);
+    if (crowd_is_bomb(&seen))
+        return err_set(err, ABX_RESOURCE_EXHAUSTED,
+                       "start '%s': the sandbox has %zu processes, most of which want to run",
+                       opts->argv[0], seen);
     if (s->n_pending >= SPAWNER_QUEUE_MAX)
         return err_set(err, ABX_RESOURCE_EXHAUSTED, "over %d commands are being started",
                        SPAWNER_QUEUE_MAX);
@@ -182,7 +189,7 @@ int spawner_start(struct spawner *s, const struct spawn_opts *opts, spawner_star
         return err_set(err, ABX_INVALID_ARGUMENT, "tag is longer than %d bytes", INIT_TAG_MAX - 1);
     buf_init(&p->msg, sizeof(struct init_spawn) + INIT_STRINGS_MAX);
     p->seq = s->next_seq++;
-    p->due_ns = time_mono_ns() + SPAWNER_ANSWER_MS * NSEC_PER_MSEC;
+    p->began_ns = time_mono_ns();
     p->done = done;
     p->user = user;
     p->cmd = strdup(opts->argv[0]);
@@ -327,17 +334,23 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     flush(s);
 }
 
-/* No answer in time: PID 1 or a supervisor is stuck (or was killed) between fork and answer. */
+/* No answer in time: PID 1 or a supervisor is stuck (or was killed) between fork and answer. In a
+ * fork bomb nobody has to wait for long to hear that nothing can be started. */
 static void on_timer(uv_timer_t *timer)
 {
     struct spawner *s = timer->data;
     int64_t now = time_mono_ns();
+    int64_t limit_ms = SPAWNER_ANSWER_MS;
     struct pending *p;
 
-    while ((p = s->first) && p->due_ns <= now) {
+    if (s->first && now - s->first->began_ns >= SPAWNER_CROWDED_MS * NSEC_PER_MSEC &&
+        crowd_count() > CROWD_PROCESSES)
+        limit_ms = SPAWNER_CROWDED_MS;
+    while ((p = s->first) && now - p->began_ns >= limit_ms * NSEC_PER_MSEC) {
         struct abx_err err = { 0 };
-        (void)err_set(&err, ABX_RESOURCE_EXHAUSTED, "start '%s': no answer within %d ms", p->cmd,
-                      SPAWNER_ANSWER_MS);
+
+        (void)err_set(&err, ABX_RESOURCE_EXHAUSTED, "start '%s': no answer within %d ms%s", p->cmd,
+                      (int)limit_ms, limit_ms == SPAWNER_ANSWER_MS ? "" : ": too many processes");
         (void)pending_take(s, p->seq);
         p->done(p->user, 0, 0, -EBADF, &err);
         pending_free(p);
@@ -357,7 +370,7 @@ static void watch(struct spawner *s)
     if (!s->first)
         (void)uv_timer_stop(&s->timer);
     else if (!uv_is_active((uv_handle_t *)&s->timer))
-        (void)uv_timer_start(&s->timer, on_timer, SPAWNER_ANSWER_MS + 1, 0);
+        (void)uv_timer_start(&s->timer, on_timer, SPAWNER_LOOK_MS, SPAWNER_LOOK_MS);
 }
 
 int spawner_new(uv_loop_t *loop, int fd, const struct spawner_events *events, struct spawner **ret,

@@ -14,7 +14,9 @@
 struct spawner;
 
 #define SPAWNER_QUEUE_MAX 256
+/* How long a start may take, and how long when over CROWD_PROCESSES keep it from running. */
 #define SPAWNER_ANSWER_MS 10000
+#define SPAWNER_CROWDED_MS 600
 
 struct spawn_opts {
     const char *tag;   /* "" for none; at most 255 bytes */
