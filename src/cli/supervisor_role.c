@@ -77,7 +77,7 @@ int role_finish(struct role *role, struct abx_err *err)
 }
 
 /* Between fork and exec: only async-signal-safe calls. */
-_Noreturn static void child_exec(const struct role *role, int null_fd)
+_Noreturn static void child_exec(const struct role *role, int null_fd, pid_t parent)
 {
     sigset_t blocked;
 
@@ -88,7 +88,8 @@ _Noreturn static void child_exec(const struct role *role, int null_fd)
     }
     (void)sigprocmask(SIG_SETMASK, &blocked, NULL);
     (void)setpgid(0, 0); /* Ctrl-C reaches the supervisor alone */
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent) /* died before that */
+        _exit(126);
     if (dup2(null_fd, STDIN_FILENO) < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
         _exit(126);
     for (size_t i = 0; i < role->n_fds; i++)
@@ -101,7 +102,7 @@ _Noreturn static void child_exec(const struct role *role, int null_fd)
 int role_start(struct role *role, struct abx_err *err)
 {
     _cleanup_(closep) int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    pid_t pid;
+    pid_t pid, parent = getpid();
 
     role->restart_at_ns = time_mono_ns() + role->backoff_ns;
     if (null_fd < 0)
@@ -110,7 +111,7 @@ int role_start(struct role *role, struct abx_err *err)
     if (pid < 0)
         return err_sys(err, errno, "start %s", role->name);
     if (pid == 0)
-        child_exec(role, null_fd);
+        child_exec(role, null_fd, parent);
     role->pid = pid;
     role->started_ns = time_mono_ns();
     return 0;
