@@ -19,8 +19,8 @@
 #include "base/str.h"
 #include "control/admin.h"
 #include "control/api.h"
-#include "control/sandboxing.h"
 #include "control/table.h"
+#include "net/confine.h"
 #include "net/ipc.h"
 
 #define LOCK_WAIT_MS 5000 /* a predecessor that was killed may still be dying */
@@ -29,6 +29,7 @@ struct options {
     const char *data_dir, *engine_sock, *domain, *origin, *instance;
     uint64_t http_fd, table_fd, admin_fd, uid, gid, gateway_uid;
     bool has_http, has_table, has_admin_fd, has_uid, has_gid, has_gateway, is_admin;
+    pid_t parent; /* who started us */
     uint64_t max_timeout_s, cpu, memory, disk, max_cpu, max_memory, max_disk, max_sandboxes;
 };
 
@@ -262,13 +263,19 @@ static int drop(struct service *s, const struct options *o, struct abx_err *err)
     const char *sock = o->engine_sock ? o->engine_sock : "";
     bool is_below = strncmp(sock, s->dir, n) == 0 && sock[n] == '/';
     bool is_chroot = geteuid() == 0 && o->uid != 0 && (is_below || o->is_admin);
+    struct confine_opts confine;
     char root[4096];
 
     memcpy(root, s->dir, sizeof root);
     (void)snprintf(s->engine_sock, sizeof s->engine_sock, "%s", is_chroot ? sock + n : sock);
     if (is_chroot)
         (void)snprintf(s->dir, sizeof s->dir, "/");
-    return privileges_drop(root, is_chroot, (uid_t)o->uid, (gid_t)o->gid, err);
+    if (geteuid() != 0 && geteuid() != (uid_t)o->uid)
+        return err_set(err, ABX_PERMISSION_DENIED, "to run as uid %u it has to be started as root",
+                       (unsigned)o->uid);
+    confine = (struct confine_opts){ is_chroot ? root : NULL, geteuid() == 0 ? (uid_t)o->uid : 0,
+                                     (gid_t)o->gid, o->parent };
+    return confine_identity(&confine, err);
 }
 
 /* --- one operation ------------------------------------------------------------------------------ */
@@ -341,7 +348,7 @@ static int serve(struct service *s, const struct options *o, struct abx_err *err
     if (r == 0)
         r = admin_listen(&s->control, (int)o->admin_fd, uids, 2, &s->admin, err);
     if (r == 0)
-        r = seccomp_load_filter(err);
+        r = confine_syscalls(CONFINE_FILES, err);
     if (r < 0)
         return r;
     (void)uv_signal_init(&s->loop, &s->term);
@@ -395,6 +402,7 @@ int main(int argc, char **argv)
 {
     static struct service s = { .lock_fd = -EBADF };
     struct options o = {
+        .parent = getppid(),
         .max_timeout_s = 86400,
         .cpu = 2,
         .memory = 1024,

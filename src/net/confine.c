@@ -244,6 +244,8 @@ int confine_syscalls(enum confine_filter filter, struct abx_err *err)
     if (!f)
         return err_oom(err);
     r = IS_SANITIZED ? fill_relaxed(f) : fill_strict(f, filter);
+    if (r == 0 && filter == CONFINE_FILES) /* its threads run already */
+        r = seccomp_attr_set(f, SCMP_FLTATR_CTL_TSYNC, 1);
     if (r == 0)
         r = seccomp_load(f);
     seccomp_release(f);

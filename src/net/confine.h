@@ -23,7 +23,8 @@ int confine_identity(const struct confine_opts *opts, struct abx_err *err);
 
 enum confine_filter {
     CONFINE_NETWORK = 0, /* a loop with sockets that it was given, and unix sockets of its own */
-    CONFINE_FILES = 1,   /* also files, locks and threads (a role with a database) */
+    CONFINE_FILES = 1,   /* also files, locks and threads (a role with a database); holds for the
+                            threads that run already as well */
 };
 
 /* Loads the seccomp filter: other calls fail with EPERM. Sanitizer builds get the relaxed form,
