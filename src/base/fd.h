@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <dirent.h>
 #include <sys/types.h>
 
 #include "base/buf.h"
@@ -15,6 +16,11 @@ void fd_close(int fd);
 static inline _unused_ void closep(int *fd)
 {
     fd_close(*fd);
+}
+static inline _unused_ void closedirp(DIR **d)
+{
+    if (*d)
+        (void)closedir(*d);
 }
 
 /* Writes all `n` bytes (blocking fd). 0, or -1 with errno. */

@@ -82,12 +82,6 @@ int path_mkdirs(int dirfd, const char *path, mode_t mode, struct abx_err *err)
     return 0;
 }
 
-static void closedirp(DIR **d)
-{
-    if (*d)
-        (void)closedir(*d);
-}
-
 /* A stream over the folder `name` in `dirfd` itself, never what a symlink there leads to. */
 static DIR *dir_open(int dirfd, const char *name)
 {

@@ -45,12 +45,6 @@ struct template_cmd {
     bool is_json;
 };
 
-static void closedirp(DIR **d)
-{
-    if (*d)
-        (void)closedir(*d);
-}
-
 /* template.json of one folder with its "path", NULL when there is none or it cannot be read. */
 static json_t *template_load(const char *dir, const char *name)
 {

@@ -14,12 +14,6 @@
 
 #define FORMAT_FILE_MAX 4096
 
-static void closedirp(DIR **d)
-{
-    if (*d)
-        (void)closedir(*d);
-}
-
 /* Value of the line "<key> <value>"; the empty slice if there is none. */
 static struct slice line_value(struct slice text, const char *key)
 {

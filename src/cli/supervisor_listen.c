@@ -130,12 +130,6 @@ static uint64_t listener_inode(const char *table, uint16_t port)
     return inode;
 }
 
-static void closedirp(DIR **d)
-{
-    if (*d)
-        (void)closedir(*d);
-}
-
 static bool process_holds(const char *pid, const char *link)
 {
     _cleanup_(closedirp) DIR *d = NULL;

@@ -541,12 +541,6 @@ int cgroup_usage_read(struct cgroup_tree *t, const char *id, struct cgroup_usage
     return 0;
 }
 
-static void closedirp(DIR **d)
-{
-    if (*d)
-        (void)closedir(*d);
-}
-
 /* Calls fn for the groups in `dirfd` that are in none of `n_before` earlier folders. */
 static int each_in(int dirfd, const int *before, size_t n_before,
                    int (*fn)(void *user, const char *id), void *user, struct abx_err *err)

@@ -22,12 +22,6 @@
 #define PROCS_MAX ((size_t)4 << 20)
 #define HOST_WEIGHT 800u /* of 1..10000; 100 is the default, which `sandboxes` keeps */
 
-static void closedirp(DIR **d)
-{
-    if (*d)
-        (void)closedir(*d);
-}
-
 /* Opens the group `path` by a mount that the host has; -1 when none shows it. */
 static int open_mounted(struct slice mounts, const char *path)
 {

@@ -160,12 +160,6 @@ static int open_dir(struct disk_pool *p, const char *data_dir, struct abx_err *e
     return open_private(data_fd, "pool", p->dir, 0700, 0077, &p->dir_fd, err);
 }
 
-static void closedirp(DIR **d)
-{
-    if (*d)
-        (void)closedir(*d);
-}
-
 /* Calls fn for the entries of the folder until it returns other than 0. */
 static int each_entry(int dirfd, int (*fn)(void *user, const char *name), void *user,
                       struct abx_err *err)

@@ -54,12 +54,6 @@ static const struct image_type types[] = {
       { "prjquota" } },
 };
 
-static void closedirp(DIR **d)
-{
-    if (*d)
-        (void)closedir(*d);
-}
-
 static bool kernel_has(const char *fstype)
 {
     /* Loads the module where it is one. */

@@ -227,12 +227,6 @@ int record_remove(int dirfd, const char *name, struct abx_err *err)
     return 0;
 }
 
-static void closedirp(DIR **d)
-{
-    if (*d)
-        (void)closedir(*d);
-}
-
 int record_each(int dirfd, int (*fn)(void *user, const char *name), void *user, struct abx_err *err)
 {
     _cleanup_(closedirp) DIR *d = NULL;

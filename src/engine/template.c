@@ -152,12 +152,6 @@ bool template_decode(struct slice json, struct template *ret)
 
 /* --- folders ------------------------------------------------------------------------------------ */
 
-static void closedirp(DIR **d)
-{
-    if (*d)
-        (void)closedir(*d);
-}
-
 /* False: not a template. */
 static bool read_template(const char *dir, const char *name, struct template *ret)
 {

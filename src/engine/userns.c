@@ -343,12 +343,6 @@ static void mark_status(struct slice text, bool busy[UID_RANGE_COUNT])
     }
 }
 
-static void closedirp(DIR **d)
-{
-    if (*d)
-        (void)closedir(*d);
-}
-
 /* Which ranges a process on this host has a uid of. */
 static int find_busy(bool busy[UID_RANGE_COUNT], struct abx_err *err)
 {

@@ -136,12 +136,6 @@ static bool process_uid(int procfd, const char *pid, uid_t *ret)
     return true;
 }
 
-static void closedirp(DIR **d)
-{
-    if (*d)
-        (void)closedir(*d);
-}
-
 static int audit_processes(struct audit *a, const struct used *u, struct abx_err *err)
 {
     _cleanup_(closedirp) DIR *d = opendir("/proc");
