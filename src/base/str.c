@@ -439,6 +439,15 @@ bool time_parse_rfc3339(struct slice s, int64_t *ret_ns)
            !__builtin_add_overflow(t, ns, ret_ns);
 }
 
+uint64_t str_hash(const char *s)
+{
+    uint64_t h = UINT64_C(14695981039346656037);
+
+    for (; *s; s++)
+        h = (h ^ (uint8_t)*s) * UINT64_C(1099511628211);
+    return h;
+}
+
 int64_t time_mono_ns(void)
 {
     struct timespec t;

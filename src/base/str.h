@@ -35,6 +35,9 @@ bool percent_decode(struct buf *b, struct slice s, bool plus);
 /* Percent-encodes everything but RFC 3986 unreserved characters. */
 enum buf_status percent_encode(struct buf *b, struct slice s);
 
+/* 64-bit FNV-1a of a string, for tables whose keys no stranger chooses: it is not keyed. */
+uint64_t str_hash(const char *s);
+
 /* Equal without leaking where they differ (length may leak). */
 bool mem_equal_ct(const void *a, const void *b, size_t n);
 

@@ -7,15 +7,6 @@
 
 #define BUCKETS_FIRST 1024u
 
-static uint64_t hash(const char *id)
-{
-    uint64_t h = UINT64_C(14695981039346656037);
-
-    for (; *id; id++)
-        h = (h ^ (uint8_t)*id) * UINT64_C(1099511628211);
-    return h ^ h >> 32;
-}
-
 int table_init(struct lifecycle *l, struct abx_err *err)
 {
     l->n_buckets = BUCKETS_FIRST;
@@ -30,7 +21,7 @@ void table_done(struct lifecycle *l)
 
 static struct sandbox **bucket(const struct lifecycle *l, const char *id)
 {
-    return &l->buckets[hash(id) & (l->n_buckets - 1)];
+    return &l->buckets[str_hash(id) & (l->n_buckets - 1)];
 }
 
 /* Doubles the buckets; when there is no memory for it, chains just get longer. */

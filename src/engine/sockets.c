@@ -11,6 +11,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "engine/netns.h"
 #include "engine/record.h"
 #include "net/ipc.h"
@@ -60,11 +61,7 @@ struct sockets {
 
 static uint32_t bucket_of(const char *s)
 {
-    uint32_t h = 2166136261u;
-
-    for (; *s; s++)
-        h = (h ^ (uint8_t)*s) * 16777619u;
-    return h % BUCKETS;
+    return (uint32_t)(str_hash(s) % BUCKETS);
 }
 
 static struct entry **entry_find(struct sockets *s, const char *id)

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/str.h"
+
 #define BUCKETS 4096u /* a machine holds a few thousand sandboxes */
 
 struct table {
@@ -12,14 +14,10 @@ struct table {
     size_t count;
 };
 
-/* FNV-1a. Ids come from control, not from tenants: no need for a keyed hash. */
+/* Ids come from control, not from tenants: no need for a keyed hash. */
 static uint32_t bucket_of(const char *s)
 {
-    uint32_t h = 2166136261u;
-
-    for (; *s; s++)
-        h = (h ^ (uint8_t)*s) * 16777619u;
-    return h % BUCKETS;
+    return (uint32_t)(str_hash(s) % BUCKETS);
 }
 
 int table_new(struct table **ret, struct abx_err *err)

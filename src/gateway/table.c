@@ -4,21 +4,14 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/str.h"
+
 #define BUCKETS_MIN 64
-
-static size_t hash(const char *id)
-{
-    uint64_t h =
-        UINT64_C(14695981039346656037); /* FNV-1a: ids come from control, not from clients */
-
-    for (; *id; id++)
-        h = (h ^ (uint8_t)*id) * UINT64_C(1099511628211);
-    return (size_t)(h ^ (h >> 32));
-}
 
 static struct row **bucket_of(const struct table *t, const char *id)
 {
-    return &t->buckets[hash(id) & (t->n_buckets - 1)];
+    /* Not keyed: ids come from control, not from clients. */
+    return &t->buckets[str_hash(id) & (t->n_buckets - 1)];
 }
 
 int table_init(struct table *t, struct abx_err *err)
@@ -65,7 +58,7 @@ static void table_grow(struct table *t)
     for (size_t i = 0; i < n / 2; i++) {
         while (old[i]) {
             struct row *row = old[i];
-            size_t at = hash(row->id) & (n - 1);
+            size_t at = str_hash(row->id) & (n - 1);
 
             old[i] = row->next;
             row->next = new[at];

@@ -379,6 +379,15 @@ static void clocks_run(void **state)
     assert_true(time_wall_ms() > 1700000000000);
 }
 
+/* Values of its authors' test vectors. */
+static void hashes_are_fnv1a(void **state)
+{
+    (void)state;
+    assert_true(str_hash("") == UINT64_C(0xcbf29ce484222325));
+    assert_true(str_hash("a") == UINT64_C(0xaf63dc4c8601ec8c));
+    assert_true(str_hash("foobar") == UINT64_C(0x85944171f73967e8));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -393,6 +402,7 @@ int main(void)
         cmocka_unit_test(base64_respects_the_limit),
         cmocka_unit_test(percent),
         cmocka_unit_test(equal_in_constant_time),
+        cmocka_unit_test(hashes_are_fnv1a),
         cmocka_unit_test(times),
         cmocka_unit_test(times_in_nanoseconds),
         cmocka_unit_test(times_are_formatted),
