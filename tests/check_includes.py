@@ -33,9 +33,6 @@ TABLE["control"] |= {"store"}
 
 # Single files that may include more than their folder.
 FILES = {
-    # Speaks schema/ipc.proto; a library of its own beside the rest of net.
-    re.compile(r"net/ipc[a-z_]*\.[ch]"): {"schema"},
-    re.compile(r"cli/(supervisor|mcp_http)[a-z_]*\.[ch]"): {"net", "wire", "schema", "e2b"},
     # Talks to a running service over its admin socket.
     re.compile(r"cli/admin[a-z_]*\.[ch]"): {"net", "schema"},
 }
@@ -112,7 +109,7 @@ def self_test():
         "agent/mcp.c": ['"api/files.h"', "<linux/types.h>", '"transport/http.h"', '"net/loop.h"'],
         "protocol/process.c": ['"transport/http.h"', '"api/files.h"', '"e2b/ids.h"', "<base/buf.h>"],
         "cli/key.c": ['"abx/key.h"', '"net/loop.h"'],
-        "cli/supervisor.c": ['"net/loop.h"', '"engine/cgroup.h"'],
+        "cli/admin.c": ['"net/ipc.h"', '"engine/cgroup.h"'],
         "base/path.c": ["<linux/openat2.h>", "<linux/stat.h>"],
         "other/x.c": ["<stdio.h>"],
     }
