@@ -308,6 +308,18 @@ int cgroup_tree_remove(struct cgroup_tree *t, struct abx_err *err)
     return r;
 }
 
+int cgroup_tree_leave(struct cgroup_tree *t, pid_t pid, struct abx_err *err)
+{
+    static const char file[] = "../../cgroup.procs";
+    int r = 0;
+
+    if (t->has_v2)
+        r = file_printf(t->v2_host_fd, file, err, "%d", (int)pid);
+    for (size_t i = 0; i < t->n_v1 && r == 0; i++)
+        r = file_printf(t->v1[i].host_fd, file, err, "%d", (int)pid);
+    return r < 0 ? err_wrap(err, r, "leave the cgroup 'host'") : 0;
+}
+
 int cgroup_tree_adopt_host(struct cgroup_tree *t, pid_t pid, struct abx_err *err)
 {
     int r = 0;

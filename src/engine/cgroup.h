@@ -40,8 +40,11 @@ struct cgroup_enforced {
 };
 struct cgroup_enforced cgroup_tree_enforced(const struct cgroup_tree *t);
 /* Removes the tree of the instance where it is empty; FAILED_PRECONDITION while a process or a
- * sandbox is in it. For a data dir that is given up; a stop leaves the tree. */
+ * sandbox is in it. */
 int cgroup_tree_remove(struct cgroup_tree *t, struct abx_err *err);
+/* Moves `pid` out of `host` into the group that the tree lies in, so that the tree can be removed.
+ * Fails where that group may hold no process (cgroup v2 with controllers below a unit). */
+int cgroup_tree_leave(struct cgroup_tree *t, pid_t pid, struct abx_err *err);
 
 /* Moves `pid` (a host role) into `host`, so that it is never inside a sandbox's limits. */
 int cgroup_tree_adopt_host(struct cgroup_tree *t, pid_t pid, struct abx_err *err);

@@ -339,6 +339,9 @@ static void finish(struct engine *e)
     for (int i = 0; i < 100 && uv_run(&e->loop, UV_RUN_NOWAIT) != 0; i++)
         if (i == 50)
             uv_walk(&e->loop, close_one, NULL);
+    /* Where the last process may not leave it, the empty tree stays for the next start. */
+    if (is_empty && cgroup_tree_leave(e->cgroups, getpid(), NULL) == 0)
+        (void)cgroup_tree_remove(e->cgroups, NULL);
     crew_free(e->crew);
     table_free(e->table);
     templates_done(&e->templates);

@@ -177,6 +177,9 @@ def test_sigterm_keeps_and_sigint_kills(build_dir, base_template):
         # Without a service the same commands work on the database.
         service.stop()
         assert not run_dir.exists()
+        assert not str(service.data_dir) in Path("/proc/self/mounts").read_text()
+        if Path("/sys/fs/cgroup/memory").is_dir():
+            assert [p for p in Path("/sys/fs/cgroup").rglob(f"abx-{service.instance()}")] == []
         made = service.run_abx("key", "create", "--json")
         assert made.returncode == 0, made.stderr
         key = json.loads(made.stdout)["key"]
