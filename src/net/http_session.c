@@ -115,6 +115,11 @@ static void session_bad_request(struct session *s)
     enum http1_error error = http1_parser_error(s->parser);
     struct abx_err why = { 0 };
 
+    if (!s->ex && s->state == SESSION_DRAIN) { /* this request has had its answer */
+        linger_start(s);
+        linger_shut(s);
+        return;
+    }
     (void)err_set(&why, ABX_INVALID_ARGUMENT, "%s", http1_error_text(error));
     session_refuse(s, http1_error_status(error), http1_error_text(error), &why);
 }

@@ -547,6 +547,22 @@ static unsigned count_of(const char *text, const char *part)
     return n;
 }
 
+static void rubbish_behind_an_answer_gets_no_second_one(void **state)
+{
+    char got[4096] = "";
+    int fd;
+
+    (void)state;
+    start();
+    fd = tcp_connect();
+    send_str(fd, "POST /hello HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    expect_part(fd, got, sizeof(got), "\r\n\r\nhello");
+    send_str(fd, "xyz\r\n");
+    assert_int_equal(expect_end(fd, got, sizeof(got)), 0);
+    assert_int_equal(count_of(got, "HTTP/1.1 "), 1);
+    stop(fd);
+}
+
 /* The server answers by itself then; an answer of the handler's would be a second one. */
 static void collecting_is_canceled_when_the_server_refuses(void **state)
 {
@@ -852,6 +868,7 @@ int main(void)
         T(cut_bodies_cancel),
         T(collect_limits_bodies),
         T(collecting_is_canceled_when_the_server_refuses),
+        T(rubbish_behind_an_answer_gets_no_second_one),
         T(unread_bodies_are_drained),
         T(upgraded_connections_are_raw),
         T(upgrade_needs_a_request_for_it),
