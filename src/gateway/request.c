@@ -194,7 +194,9 @@ static void on_looked_up(void *user, const struct abx_err *failure, const Abx__I
     } else if (!found->entry || table_put(&r->g->table, found->entry, &row, NULL) < 0) {
         answer_sandbox_error(r, 500, 0,
                              "The control plane's answer about the sandbox is not valid");
-    } else if (row->state == ROW_PAUSED || row->state == ROW_KILLING) {
+    } else if (row->state == ROW_KILLING) {
+        sandbox_is_gone(r); /* its removal was told before: the row would stay for good */
+    } else if (row->state == ROW_PAUSED) {
         answer_gone(r);
     } else if (r->is_broken) {
         answer_sandbox_error(r, 502, 0, text_broken);

@@ -279,6 +279,14 @@ def test_paused_and_killing_sandboxes_answer_like_missing_ones(world, client):
         assert client.request("GET", "/health", to("ia")).json() == {"sandboxId": "ia", **GONE}
 
 
+def test_sandboxes_being_killed_are_not_remembered(world, client):
+    """Control does not tell again of an end that it has told of, so no row may stay."""
+    world.sandbox("ia", state=KILLING, told=False).echo()
+    for _ in range(2):
+        assert client.request("GET", "/health", to("ia")).json() == {"sandboxId": "ia", **GONE}
+    assert world.control.lookups == ["ia", "ia"]
+
+
 def test_a_sandbox_in_creation_is_waited_for(world, client):
     sandbox = world.sandbox("ia", state=CREATING)
     sandbox.echo()
