@@ -45,21 +45,28 @@ static void sha_slice(struct sha256_ctx *c, struct slice s)
         sha256_update(c, s.n, s.p);
 }
 
-void signature_make(struct slice path, const char *operation, struct slice username,
-                    struct slice token, int64_t expiration_s, char to[SIGNATURE_SIZE])
+void signature_begin(struct slice path, const char *operation, struct slice username,
+                     struct signature_base *ret)
 {
-    struct sha256_ctx c;
+    struct sha256_ctx *c = &ret->hash;
+
+    sha256_init(c);
+    sha_slice(c, path);
+    sha_slice(c, SLICE_LIT(":"));
+    sha_slice(c, slice_str(operation));
+    sha_slice(c, SLICE_LIT(":"));
+    sha_slice(c, username);
+    sha_slice(c, SLICE_LIT(":"));
+}
+
+void signature_finish(const struct signature_base *base, struct slice token, int64_t expiration_s,
+                      char to[SIGNATURE_SIZE])
+{
+    struct sha256_ctx c = base->hash;
     uint8_t digest[SHA256_DIGEST_SIZE];
     uint8_t mem[SIGNATURE_SIZE];
     struct buf text = { .mem = mem, .cap = sizeof mem, .limit = sizeof mem };
 
-    sha256_init(&c);
-    sha_slice(&c, path);
-    sha_slice(&c, SLICE_LIT(":"));
-    sha_slice(&c, slice_str(operation));
-    sha_slice(&c, SLICE_LIT(":"));
-    sha_slice(&c, username);
-    sha_slice(&c, SLICE_LIT(":"));
     sha_slice(&c, token);
     if (expiration_s != SIGNATURE_NO_EXPIRATION) {
         char number[24];
@@ -73,6 +80,15 @@ void signature_make(struct slice path, const char *operation, struct slice usern
     (void)base64_encode(&text, slice_of(digest, sizeof digest), false);
     memcpy(to, mem, SIGNATURE_SIZE - 1);
     to[SIGNATURE_SIZE - 1] = '\0';
+}
+
+void signature_make(struct slice path, const char *operation, struct slice username,
+                    struct slice token, int64_t expiration_s, char to[SIGNATURE_SIZE])
+{
+    struct signature_base base;
+
+    signature_begin(path, operation, username, &base);
+    signature_finish(&base, token, expiration_s, to);
 }
 
 void api_key_new(char to[API_KEY_SIZE])

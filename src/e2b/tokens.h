@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <nettle/sha2.h>
+
 #include "base/buf.h"
 
 #define TOKEN_SEED_SIZE 32
@@ -26,6 +28,16 @@ bool token_equal(struct slice a, struct slice b);
  * SIGNATURE_NO_EXPIRATION, ":<expiration>" (unix seconds). `operation` is "read" or "write". */
 void signature_make(struct slice path, const char *operation, struct slice username,
                     struct slice token, int64_t expiration_s, char to[SIGNATURE_SIZE]);
+
+/* The same in two steps, for whoever tries many tokens: what comes before the token is hashed once,
+ * however long it is. */
+struct signature_base {
+    struct sha256_ctx hash;
+};
+void signature_begin(struct slice path, const char *operation, struct slice username,
+                     struct signature_base *ret);
+void signature_finish(const struct signature_base *base, struct slice token, int64_t expiration_s,
+                      char to[SIGNATURE_SIZE]);
 
 #define API_KEY_SIZE 45 /* "e2b_", 40 hex digits, NUL */
 

@@ -489,7 +489,7 @@ void request_sockets_came(struct request *r, int code)
 }
 
 struct search {
-    const struct http1_head *head;
+    struct route_proof proof;
     char id[SANDBOX_ID_SIZE];
     unsigned n;
 };
@@ -498,7 +498,7 @@ static bool search_row(void *user, struct row *row)
 {
     struct search *s = user;
 
-    if (route_matches_token(s->head, slice_str(row->access_token))) {
+    if (route_proof_matches(&s->proof, slice_str(row->access_token))) {
         memcpy(s->id, row->id, sizeof(s->id));
         s->n++;
     }
@@ -508,12 +508,13 @@ static bool search_row(void *user, struct row *row)
 /* Route order (3). */
 static void token_step(struct request *r)
 {
-    struct search search = { .head = http_exchange_head(r->ex) };
+    struct search search = { .n = 0 };
 
     if (!r->g->table.was_synced) {
         request_wait(r);
         return;
     }
+    route_proof_read(http_exchange_head(r->ex), &search.proof);
     table_each(&r->g->table, search_row, &search);
     r->route.kind = ROUTE_TO_CONTROL;
     if (search.n == 1) {

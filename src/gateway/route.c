@@ -1,6 +1,8 @@
 /* route.c - see route.h. */
 #include "gateway/route.h"
 
+#include <string.h>
+
 #include "base/str.h"
 #include "e2b/hosts.h"
 #include "e2b/routes.h"
@@ -169,14 +171,13 @@ void route_decide(const struct http1_head *head, const char *domain, struct rout
         ret->kind = ROUTE_BY_TOKEN;
 }
 
-static bool matches_signature(const struct http1_head *head, struct slice access_token)
+/* False when it is none that could match anything. */
+static bool read_signature(const struct http1_head *head, struct route_proof *p)
 {
     _cleanup_(buf_done) struct buf path = BUF_INIT(QUERY_VALUE_MAX);
     _cleanup_(buf_done) struct buf user = BUF_INIT(QUERY_VALUE_MAX);
-    _cleanup_(buf_done) struct buf given = BUF_INIT(QUERY_VALUE_MAX);
+    _cleanup_(buf_done) struct buf given = BUF_INIT(SIGNATURE_SIZE - 1);
     _cleanup_(buf_done) struct buf expires = BUF_INIT(64);
-    char want[SIGNATURE_SIZE];
-    int64_t expiration = SIGNATURE_NO_EXPIRATION;
     const char *operation = slice_eq_str(head->method, "POST") ? "write" : "read";
 
     if (!query_get(head->query, "signature", &given) || !query_get(head->query, "path", &path) ||
@@ -184,19 +185,30 @@ static bool matches_signature(const struct http1_head *head, struct slice access
         !query_get(head->query, "signature_expiration", &expires))
         return false;
     if (expires.len > 0 &&
-        !str_parse_i64(buf_slice(&expires), INT64_MIN + 1, INT64_MAX, &expiration))
+        !str_parse_i64(buf_slice(&expires), INT64_MIN + 1, INT64_MAX, &p->expiration_s))
         return false;
-    signature_make(buf_slice(&path), operation, buf_slice(&user), access_token, expiration, want);
-    return token_equal(buf_slice(&given), slice_str(want));
+    if (given.len != sizeof(p->signature) - 1)
+        return false;
+    memcpy(p->signature, buf_data(&given), given.len);
+    signature_begin(buf_slice(&path), operation, buf_slice(&user), &p->base);
+    return true;
 }
 
-bool route_matches_token(const struct http1_head *head, struct slice access_token)
+void route_proof_read(const struct http1_head *head, struct route_proof *ret)
 {
-    struct slice token = http1_head_value(head, "x-access-token");
+    *ret = (struct route_proof){ .token = http1_head_value(head, "x-access-token"),
+                                 .expiration_s = SIGNATURE_NO_EXPIRATION };
+    ret->has_signature = ret->token.n == 0 && has_signature(head) && read_signature(head, ret);
+}
+
+bool route_proof_matches(const struct route_proof *p, struct slice access_token)
+{
+    char want[SIGNATURE_SIZE];
 
     if (access_token.n == 0)
         return false;
-    if (token.n > 0)
-        return token_equal(token, access_token);
-    return has_signature(head) && matches_signature(head, access_token);
+    if (!p->has_signature)
+        return p->token.n > 0 && token_equal(p->token, access_token);
+    signature_finish(&p->base, access_token, p->expiration_s, want);
+    return token_equal(slice_str(p->signature), slice_str(want));
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "e2b/ids.h"
+#include "e2b/tokens.h"
 #include "wire/http1.h"
 
 #define ENVD_PORT 49983
@@ -15,9 +16,9 @@
 enum route_kind {
     ROUTE_TO_CONTROL,
     ROUTE_TO_SANDBOX, /* id and port are set */
-    ROUTE_BY_TOKEN, /* ask each sandbox's token with route_matches_token; none or several: control */
-    ROUTE_RESERVED, /* id is set: envd's endpoint that only the control plane may use, 404 */
-    ROUTE_BAD,      /* 400 with message */
+    ROUTE_BY_TOKEN,   /* ask for each sandbox with route_proof_matches; none or several: control */
+    ROUTE_RESERVED,   /* id is set: envd's endpoint that only the control plane may use, 404 */
+    ROUTE_BAD,        /* 400 with message */
 };
 
 struct route {
@@ -30,6 +31,15 @@ struct route {
 /* `domain` as in hosts.h. */
 void route_decide(const struct http1_head *head, const char *domain, struct route *ret);
 
-/* Was the request of a ROUTE_BY_TOKEN made with this access token: in X-Access-Token, or by a URL
- * signature over it (expired ones count, envd judges them)? */
-bool route_matches_token(const struct http1_head *head, struct slice access_token);
+/* What a request of a ROUTE_BY_TOKEN shows: an access token in X-Access-Token, or a URL signature over
+ * it (expired ones count, envd judges them). Read once, then compared with each sandbox's token. */
+struct route_proof {
+    struct slice token; /* of the head, borrowed */
+    bool has_signature; /* then the rest is set */
+    char signature[SIGNATURE_SIZE];
+    int64_t expiration_s;
+    struct signature_base base;
+};
+
+void route_proof_read(const struct http1_head *head, struct route_proof *ret);
+bool route_proof_matches(const struct route_proof *p, struct slice access_token);

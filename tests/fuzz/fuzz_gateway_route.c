@@ -20,8 +20,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if ((r.kind == ROUTE_TO_SANDBOX || r.kind == ROUTE_RESERVED) &&
             (r.id[0] == '\0' || r.port == 0))
             abort();
-        if (r.kind == ROUTE_BY_TOKEN)
-            (void)route_matches_token(http1_parser_head(p), SLICE_LIT("0123456789abcdef"));
+        if (r.kind == ROUTE_BY_TOKEN) {
+            struct route_proof proof;
+
+            route_proof_read(http1_parser_head(p), &proof);
+            (void)route_proof_matches(&proof, SLICE_LIT("0123456789abcdef"));
+        }
     }
     return 0;
 }
