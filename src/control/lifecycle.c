@@ -675,48 +675,6 @@ int lifecycle_kill(struct lifecycle *l, const char *id, const char *reason, sand
     return 0;
 }
 
-/* Completion of an extension; the sandbox may be gone by then. */
-struct extension {
-    sandbox_done_fn done;
-    void *user;
-};
-
-static void on_extended(void *user, const struct abx_err *failure)
-{
-    struct extension *x = user;
-
-    x->done(x->user, failure);
-    free(x);
-}
-
-int lifecycle_extend(struct lifecycle *l, struct sandbox *sb, int64_t timeout_ms, bool only_longer,
-                     sandbox_done_fn done, void *user, struct abx_err *err)
-{
-    struct extension *x = calloc(1, sizeof(*x));
-    int64_t end_ms = time_wall_ms() + timeout_ms;
-    /* What is left by the clock that counts: the wall clock may have been set meanwhile. */
-    int64_t left_ms = (int64_t)uv_timer_get_due_in(&sb->timer);
-    int r;
-
-    if (!x)
-        return err_oom(err);
-    x->done = done;
-    x->user = user;
-    if (only_longer && left_ms >= timeout_ms)
-        end_ms = sb->end_ms;
-    r = store_sandbox_extend(l->opts.store, sb->id, end_ms, on_extended, x, err);
-    if (r < 0) {
-        free(x);
-        return r;
-    }
-    if (!only_longer || left_ms < timeout_ms) {
-        sb->end_ms = end_ms;
-        (void)uv_timer_start(&sb->timer, lifecycle_on_timer, (uint64_t)MAX(timeout_ms, INT64_C(0)),
-                             0);
-    }
-    return 0;
-}
-
 void lifecycle_told(struct lifecycle *l, const char *id)
 {
     struct sandbox *sb = lifecycle_find(l, id);

@@ -16,6 +16,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
@@ -267,6 +268,13 @@ static int open_folders(struct disk_pool *p, struct abx_err *err)
     return r;
 }
 
+static bool is_read_only(const struct disk_pool *p)
+{
+    struct statvfs st;
+
+    return statvfs(p->path, &st) == 0 && (st.f_flag & ST_RDONLY);
+}
+
 static int open_pool(struct disk_pool *p, const struct disk_opts *opts, struct abx_err *err)
 {
     _cleanup_(closep) int lock = -EBADF;
@@ -278,6 +286,9 @@ static int open_pool(struct disk_pool *p, const struct disk_opts *opts, struct a
     if (lock < 0 || flock(lock, LOCK_EX) < 0)
         return err_sys(err, errno, "lock '%s'", p->dir);
     r = choose_kind(p, opts->size_bytes, err);
+    if (r == 0 && p->is_image && opts->is_unused && is_read_only(p) &&
+        disk_image_unmount(p, NULL) == 0)
+        r = disk_image_open(p, opts->size_bytes, err);
     if (r == 0)
         r = open_folders(p, err);
     return r < 0 ? err_wrap(err, r, "pool '%s'", p->dir) : 0;

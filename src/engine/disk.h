@@ -26,6 +26,9 @@ struct disk_opts {
     uint64_t size_bytes;
     /* Open also what cannot be used: see disk_pool_why_dead. */
     bool may_be_dead;
+    /* Nothing uses the pool: an image that is mounted read-only, as the kernel makes it after an error, is
+     * mounted anew. */
+    bool is_unused;
 };
 
 /* Opens or makes the pool and mounts it if it is an image (once: what is mounted from an earlier

@@ -170,9 +170,10 @@ static int stop_at_record(void *user, const char *name)
     return record_name_is_valid(name);
 }
 
-static int open_pool(struct engine *e, bool may_be_dead, struct abx_err *err)
+static int open_pool(struct engine *e, bool may_be_dead, bool is_unused, struct abx_err *err)
 {
-    const struct disk_opts disk = { e->o->data_dir, e->o->instance, e->o->disk_bytes, may_be_dead };
+    const struct disk_opts disk = { e->o->data_dir, e->o->instance, e->o->disk_bytes, may_be_dead,
+                                    is_unused };
 
     return disk_pool_open(&disk, &e->pool, err);
 }
@@ -184,7 +185,7 @@ void engine_pool_works(struct engine *e)
 
     if (!disk_pool_why_dead(dead)[0])
         return;
-    if (open_pool(e, false, &err) < 0) {
+    if (open_pool(e, false, false, &err) < 0) {
         log_err("the pool", &err);
         return;
     }
@@ -194,13 +195,15 @@ void engine_pool_works(struct engine *e)
 
 static int open_facilities(struct engine *e, struct abx_err *err)
 {
+    bool has_records;
     int r = cgroup_tree_open(e->o->instance, &e->cgroups, err);
 
     if (r == 0)
         r = cgroup_tree_adopt_host(e->cgroups, getpid(), err);
     /* Sandboxes that run have to end when they are told to, with or without a pool. */
+    has_records = r == 0 && record_each(e->records_fd, stop_at_record, NULL, NULL) != 0;
     if (r == 0)
-        r = open_pool(e, record_each(e->records_fd, stop_at_record, NULL, NULL) != 0, err);
+        r = open_pool(e, has_records, !has_records, err);
     if (r == 0 && disk_pool_why_dead(e->pool)[0])
         log_warn("the pool cannot be used: sandboxes can be ended and not made", "why",
                  disk_pool_why_dead(e->pool), NULL);
@@ -329,7 +332,7 @@ static void close_one(uv_handle_t *h, void *user)
 static void finish(struct engine *e)
 {
     struct abx_err err;
-    bool is_empty = e->stop_kills && table_count(e->table) == 0;
+    bool is_empty = (e->stop_kills && table_count(e->table) == 0) || e->must_restart;
 
     server_stop(e);
     crew_stop(e->crew);
@@ -347,6 +350,25 @@ static void finish(struct engine *e)
     templates_done(&e->templates);
     disk_pool_free(e->pool);
     cgroup_tree_free(e->cgroups);
+}
+
+static void note_used(void *user, struct sandbox *sb)
+{
+    bool *is_used = user;
+
+    *is_used |= sb->record.sandbox_id[0] != '\0';
+}
+
+void engine_pool_fails(struct engine *e, const struct abx_err *why)
+{
+    bool is_used = e->n_waiting > 0 || e->creating > 0 || e->is_stopping;
+
+    table_each(e->table, note_used, &is_used);
+    if (why->sys != EROFS || is_used)
+        return;
+    log_err("the pool is read-only and holds nothing: starting again to mount it anew", why);
+    e->must_restart = true;
+    uv_stop(&e->loop);
 }
 
 int engine_run(const struct options *o, char *const *argv)
@@ -371,6 +393,8 @@ int engine_run(const struct options *o, char *const *argv)
     log_info("engine ready", "instance", o->instance, NULL);
     (void)uv_run(&e.loop, UV_RUN_DEFAULT);
     finish(&e);
+    if (e.must_restart)
+        return 1;
     log_info("engine ended", NULL);
     return 0;
 }

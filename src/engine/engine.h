@@ -86,6 +86,7 @@ struct engine {
     unsigned n_waiting;
     unsigned creating; /* given to workers */
     bool is_trashing, has_trash;
+    bool must_restart;    /* see engine_pool_fails */
     bool has_upper_left;  /* uppers without record: the next trash job takes them */
     struct audit *audits; /* the first one is under way */
     bool is_stopping, stop_kills;
@@ -100,6 +101,9 @@ int engine_run(const struct options *o, char *const *argv);
 void engine_tick_later(struct engine *e);
 /* A worker made something in the pool: a pool that was dead at the start (disk_pool_why_dead) is opened. */
 void engine_pool_works(struct engine *e);
+/* A worker could not make something in it: the engine ends with a failure when a mount anew may help and no
+ * one has a sandbox. */
+void engine_pool_fails(struct engine *e, const struct abx_err *why);
 /* While stopping: ends the loop once nothing is under way any more. */
 void engine_stop_if_idle(struct engine *e);
 

@@ -4,6 +4,7 @@
  * overlay acts with the credentials of whoever mounts it, on an idmapped upper those of the range's
  * base; with the host's root it would fall back to read-only without an error.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,6 +12,7 @@
 #include <time.h>
 
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/path.h"
 #include "engine/mountapi.h"
 #include "engine/netns.h"
@@ -156,8 +158,8 @@ static void read_reason(int fs, char *to, size_t size)
     to[strcspn(to, "\n")] = '\0';
 }
 
-static int overlay_make(enum mount_path path, const struct layers *l, int *ret_fd,
-                        struct abx_err *err)
+static int overlay_try(enum mount_path path, const struct layers *l, int *ret_fd,
+                       struct abx_err *err)
 {
     _cleanup_(closep) int fs = mnt_fsopen("overlay");
     _cleanup_(closep) int fd = -EBADF;
@@ -180,6 +182,26 @@ static int overlay_make(enum mount_path path, const struct layers *l, int *ret_f
         return err_set(err, ABX_INTERNAL, "the overlay came up read-only (see the kernel's log)");
     *ret_fd = TAKE_FD(fd);
     return 0;
+}
+
+/* The kernel makes no volatile overlay over a file system with a write-back error that nobody was told of
+ * (the host's disk was full for a moment, say), and nobody ever would be: sandboxes do not sync. */
+static int overlay_make(enum mount_path path, const struct layers *l, int *ret_fd,
+                        struct abx_err *err)
+{
+    struct abx_err why = { 0 };
+    int r = overlay_try(path, l, ret_fd, &why);
+
+    if (r < 0 && why.sys == EIO) {
+        _cleanup_(closep) int dir = openat(l->upper, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        if (dir >= 0 && syncfs(dir) < 0)
+            log_warn("writes to the pool failed earlier", "error", strerror(errno), NULL);
+        r = overlay_try(path, l, ret_fd, &why);
+    }
+    if (r < 0 && err)
+        *err = why;
+    return r;
 }
 
 /* A volatile overlay refuses an upper that was one before, for data might be missing. The engine

@@ -57,6 +57,7 @@ static void on_prepared(void *user, const struct job_result *r, int *fds, size_t
     /* The oldest that waits was counting on it. */
     if (e->slots_coming < e->n_waiting)
         creation_fail_first(e, &r->err);
+    engine_pool_fails(e, &r->err);
     engine_stop_if_idle(e);
 }
 
@@ -144,7 +145,8 @@ bool warm_put(struct engine *e, struct sandbox *sb)
     struct warm *w = warm_find(e, sb->record.template);
     bool is_default = memcmp(&sb->record.limits, &e->o->defaults, sizeof sb->record.limits) == 0;
 
-    if (!w || !is_default || w->n_ready >= w->option->n || e->is_stopping)
+    if (!w || !is_default || w->n_ready >= w->option->n || e->is_stopping ||
+        disk_pool_why_dead(e->pool)[0])
         return false;
     sb->next_in_pool = w->ready;
     w->ready = sb;
