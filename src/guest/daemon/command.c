@@ -24,7 +24,8 @@
 struct starting {
     struct commands *cs;
     struct command *command;
-    uint64_t deadline_ms;
+    uint64_t deadline_ms; /* 0 = none */
+    uint64_t asked_at;    /* loop time of the request: from there the deadline counts */
     command_started_fn done;
     void *user;
 };
@@ -175,6 +176,7 @@ static void on_deadline(uv_timer_t *timer)
     struct command *c = timer->data;
 
     c->is_timed_out = true;
+    command_tell(c); /* the client that set the time hears of it before its own clock is up */
     command_kill_tree(c);
 }
 
@@ -347,8 +349,12 @@ static void on_started(void *user, pid_t pid, pid_t supervisor, int pidfd,
         free(st);
         return;
     }
-    if (st->deadline_ms > 0)
-        (void)uv_timer_start(&c->timer, on_deadline, st->deadline_ms, 0);
+    if (st->deadline_ms > 0) {
+        uint64_t took = uv_now(st->cs->loop) - st->asked_at;
+
+        (void)uv_timer_start(&c->timer, on_deadline,
+                             took < st->deadline_ms ? st->deadline_ms - took : 0, 0);
+    }
     st->done(st->user, c, &err);
     free(st);
 }
@@ -379,7 +385,7 @@ int command_start(struct commands *cs, const struct command_opts *opts, command_
         memcpy(spawn.child_fds, child, sizeof(child));
         spawn.held_fds[0] = c->pipes[0].fd;
         spawn.held_fds[1] = c->pipes[1].fd;
-        *st = (struct starting){ cs, c, opts->deadline_ms, done, user };
+        *st = (struct starting){ cs, c, opts->deadline_ms, uv_now(cs->loop), done, user };
         r = spawner_start(cs->spawner, &spawn, on_started, st, err);
     }
     for (size_t i = 0; i < 3; i++)

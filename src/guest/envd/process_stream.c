@@ -155,8 +155,11 @@ static bool encode_next(struct stream *s)
         ok = put_data(s, stream, data);
         if (ok)
             command_advance(s->command, &s->reader);
+    } else if (s->is_start && s->command->is_timed_out) {
+        ok = put_timed_out(s);
+        s->is_ending = true;
     } else if (s->command->is_ended) {
-        ok = s->command->is_timed_out && s->is_start ? put_timed_out(s) : put_end(s);
+        ok = put_end(s);
         s->is_ending = true;
     } else {
         return false;
