@@ -27,7 +27,6 @@ struct lifecycle {
     uint64_t last_number;
     unsigned generation; /* of the newest comparison with the driver; 0 = none began */
     unsigned compared;   /* the newest one that ended */
-    bool is_comparing;
 };
 
 enum lifecycle_event {

@@ -25,26 +25,11 @@ const char *http_exchange_peer(const struct http_exchange *ex)
     return ex->session->peer;
 }
 
-int http_exchange_fd(const struct http_exchange *ex)
-{
-    return ex->session->sock.fd;
-}
-
 void http_exchange_begin(struct http_exchange *ex, const struct http_exchange_events *events,
                          void *user)
 {
     ex->events = events;
     ex->user = user;
-}
-
-void *http_exchange_user(const struct http_exchange *ex)
-{
-    return ex->user;
-}
-
-bool http_exchange_is_responding(const struct http_exchange *ex)
-{
-    return ex->is_responding;
 }
 
 void http_exchange_read(struct http_exchange *ex, bool on)
@@ -226,14 +211,6 @@ void http_exchange_send(struct http_exchange *ex, int status, const struct http1
     if (body.n > 0)
         write_all(ex, body, false);
     http_exchange_end(ex);
-}
-
-void http_exchange_send_json(struct http_exchange *ex, int status, struct slice json)
-{
-    static const struct http1_field type = { SLICE_LIT("Content-Type"),
-                                             SLICE_LIT("application/json") };
-
-    http_exchange_send(ex, status, &type, 1, json);
 }
 
 int http_exchange_upgrade(struct http_exchange *ex, const struct http1_field *fields,

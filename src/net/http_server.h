@@ -61,13 +61,10 @@ size_t http_server_connections(const struct http_server *s);
 const struct http1_head *http_exchange_head(const struct http_exchange *ex);
 /* Peer address as text ("127.0.0.1", "unix"), borrowed. */
 const char *http_exchange_peer(const struct http_exchange *ex);
-/* The client's socket, borrowed: for SO_PEERCRED and the like. */
-int http_exchange_fd(const struct http_exchange *ex);
 
 /* Attaches the handler's callbacks and state. `events` is borrowed (static). */
 void http_exchange_begin(struct http_exchange *ex, const struct http_exchange_events *events,
                          void *user);
-void *http_exchange_user(const struct http_exchange *ex);
 /* Turns delivery of the request body on or off. The first "on" answers Expect: 100-continue. Body
  * bytes never come from inside this call. */
 void http_exchange_read(struct http_exchange *ex, bool on);
@@ -91,9 +88,6 @@ void http_exchange_abort(struct http_exchange *ex);
 /* Whole response in one call: respond, write all (the queue takes any size here), end. */
 void http_exchange_send(struct http_exchange *ex, int status, const struct http1_field *fields,
                         size_t n_fields, struct slice body);
-/* JSON helper: Content-Type application/json. */
-void http_exchange_send_json(struct http_exchange *ex, int status, struct slice json);
-bool http_exchange_is_responding(const struct http_exchange *ex);
 /* After a request with is_upgrade: sends 101 with `fields` and hands over the raw connection: from
  * then on on_body carries raw bytes, write sends raw bytes, end half-closes. */
 int http_exchange_upgrade(struct http_exchange *ex, const struct http1_field *fields,

@@ -32,8 +32,6 @@ struct ipc_conn {
     uv_loop_t *loop;
     int fd;
     struct ipc_handlers handlers;
-    void *data;
-    struct ucred peer;
     bool is_closing;
     bool is_reading;
     unsigned open_handles;
@@ -531,7 +529,6 @@ int ipc_conn_new(uv_loop_t *loop, int fd, const struct ipc_handlers *handlers,
 {
     _cleanup_(closep) int own = fd;
     struct ipc_conn *c = calloc(1, sizeof *c);
-    socklen_t n = sizeof c->peer;
     int r;
 
     if (c)
@@ -540,8 +537,7 @@ int ipc_conn_new(uv_loop_t *loop, int fd, const struct ipc_handlers *handlers,
         free(c);
         return err_oom(err);
     }
-    if (getsockopt(own, SOL_SOCKET, SO_PEERCRED, &c->peer, &n) < 0 ||
-        fd_set_nonblock(own, true) < 0)
+    if (fd_set_nonblock(own, true) < 0)
         r = -errno;
     else
         r = uv_poll_init(loop, &c->poll, own);
@@ -562,23 +558,8 @@ int ipc_conn_new(uv_loop_t *loop, int fd, const struct ipc_handlers *handlers,
     return 0;
 }
 
-void ipc_conn_set_data(struct ipc_conn *c, void *data)
-{
-    c->data = data;
-}
-
-void *ipc_conn_get_data(const struct ipc_conn *c)
-{
-    return c->data;
-}
-
 void ipc_conn_set_reading(struct ipc_conn *c, bool on)
 {
     c->is_reading = on;
     update_poll(c);
-}
-
-const struct ucred *ipc_conn_get_peer(const struct ipc_conn *c)
-{
-    return &c->peer;
 }

@@ -48,13 +48,8 @@ int ipc_conn_new(uv_loop_t *loop, int fd, const struct ipc_handlers *handlers,
 /* Ends it: requests complete with UNAVAILABLE and on_close follows, both from the loop. Queued
  * frames are dropped. More than once is fine. */
 void ipc_conn_close(struct ipc_conn *c);
-/* A place for the user's own pointer; NULL at first. */
-void ipc_conn_set_data(struct ipc_conn *c, void *data);
-void *ipc_conn_get_data(const struct ipc_conn *c);
 /* Stops or goes on reading, to push back on the peer. */
 void ipc_conn_set_reading(struct ipc_conn *c, bool on);
-/* Peer as of when the connection was made. */
-const struct ucred *ipc_conn_get_peer(const struct ipc_conn *c);
 
 /* Sends `frame` (its version is set here) with `fds`, which are closed in any case. Fails with
  * RESOURCE_EXHAUSTED when the queue is full or the frame too large, UNAVAILABLE when closed. */
