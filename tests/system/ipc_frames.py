@@ -123,7 +123,10 @@ class Listener:
         with self.changed:
             peers, self.peers = self.peers, []
         for peer in peers:
-            peer.sock.shutdown(socket.SHUT_RDWR)
+            try:
+                peer.sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # its own thread saw the end first
 
     def wait_peers(self, n=1, timeout=5):
         with self.changed:

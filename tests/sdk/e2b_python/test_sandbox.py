@@ -106,7 +106,8 @@ def test_missing_cwd_is_an_error(sandbox):
 
 def test_timeout_kills_the_command_and_its_children(sandbox):
     start = time.monotonic()
-    with pytest.raises(TimeoutException):
+    # 2.26 waits for as long from the first answer on: when that clock wins, it raises its transport's error.
+    with pytest.raises((TimeoutException, __import__("httpcore").ReadTimeout) if OLD else TimeoutException):
         sandbox.commands.run("setsid sleep 987 & sleep 987", timeout=1)
     assert time.monotonic() - start < 10
     deadline = time.monotonic() + 5
