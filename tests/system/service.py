@@ -104,9 +104,9 @@ class Service:
         )
 
     def audit(self):
-        """Findings of `abx doctor --audit`, a list of strings."""
+        """Findings of `abx doctor --audit`, a list of strings; why there was no audit (a role is away) is one too."""
         run = self.run_abx("doctor", "--audit", "--json")
-        return json.loads(run.stdout)["findings"]
+        return json.loads(run.stdout)["findings"] if run.stdout else [run.stderr]
 
     def roles(self):
         """{name: [pid]} of the running roles."""
