@@ -155,7 +155,7 @@ def test_roles_killed_at_random(build_dir, base_template):
     chaos_run(build_dir, rounds=150, at_once=8, supervisor=False)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_roles_and_supervisor_killed_during_500_rounds(build_dir, base_template):
     chaos_run(build_dir, rounds=500, at_once=20, supervisor=True)
