@@ -118,7 +118,7 @@ void lifecycle_enter_killing(struct sandbox *sb, const char *reason,
 {
     struct lifecycle *l = sb->lifecycle;
     struct store_sandbox row = sandbox_row(sb, "killing");
-    bool was_visible = sandbox_is_visible(sb);
+    bool was_visible = sandbox_is_visible(sb) || sb->is_known;
 
     sb->state = SANDBOX_KILLING;
     sb->kill_reason = reason;

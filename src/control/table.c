@@ -175,6 +175,7 @@ static void look_up(struct gateway *g, uint64_t seq, const char *id)
 
     if (sb) {
         fill_entry(g->table, sb, &t, &e);
+        sb->is_known = true;
         reply.found = true;
         reply.entry = &e;
     }

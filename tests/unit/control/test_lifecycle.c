@@ -526,6 +526,24 @@ static void a_failed_start_is_answered_at_once_and_killed_behind(void **state)
     assert_true(run_until(settle, id));
     assert_true(run_until(is_empty, NULL));
     assert_int_equal(w.n_visible, 0);
+    assert_int_equal(w.n_drops, 0);
+}
+
+/* A gateway that asked about it while it was made has a row of it. */
+static void a_failed_start_is_told_to_those_who_asked(void **state)
+{
+    struct answer a = { 0 };
+    char id[SANDBOX_ID_SIZE];
+    struct abx_err failure;
+
+    (void)state;
+    reach(SANDBOX_STARTING, &a, id);
+    lifecycle_find(w.lifecycle, id)->is_known = true;
+    (void)err_set(&failure, ABX_UNAVAILABLE, "gone");
+    end_create(&failure);
+    assert_int_equal(w.n_drops, 1);
+    assert_true(run_until(settle, id));
+    assert_true(run_until(is_empty, NULL));
 }
 
 static void a_driver_that_was_never_asked_need_not_kill(void **state)
@@ -860,6 +878,7 @@ int main(void)
         TEST(every_event_in_every_state_with_a_gateway),
         TEST(a_created_sandbox_reports_what_was_enforced),
         TEST(a_failed_start_is_answered_at_once_and_killed_behind),
+        TEST(a_failed_start_is_told_to_those_who_asked),
         TEST(a_driver_that_was_never_asked_need_not_kill),
         TEST(a_kill_before_the_start_ends_is_repeated_after_it),
         TEST(the_start_ends_while_the_first_kill_is_open),
