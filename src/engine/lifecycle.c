@@ -473,8 +473,11 @@ void sandbox_freeze(struct engine *e, struct sandbox *sb, bool thaw, uint64_t co
         if (r == 0) /* from here on no new connections */
             sockets_set_frozen(e->sockets, sb->record.sandbox_id, true);
     }
-    if (r == 0)
+    if (r == 0) {
         r = request_submit(e, sb, thaw ? JOB_THAW : JOB_FREEZE, conn, seq, on_frozen, &err);
+        if (r < 0) /* as before */
+            sockets_set_frozen(e->sockets, sb->record.sandbox_id, sb->state == SANDBOX_FROZEN);
+    }
     if (r < 0)
         server_reply_error(e, conn, seq, &err);
 }
