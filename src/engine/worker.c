@@ -101,15 +101,14 @@ static int run_freeze(struct worker *w, const struct job *j, bool on, struct job
     return r;
 }
 
-static int run_resize(struct worker *w, const struct job *j, struct job_result *ret)
+int worker_resize(struct worker *w, const struct record *record, struct abx_err *err)
 {
-    const struct cgroup_limits limits = worker_cgroup_limits(&j->record.limits);
-    int r = cgroup_set_limits(w->cgroups, j->record.name, &limits, &ret->err);
+    const struct cgroup_limits limits = worker_cgroup_limits(&record->limits);
+    int r = cgroup_set_limits(w->cgroups, record->name, &limits, err);
 
     if (r < 0 || !disk_pool_is_limited(w->pool))
         return r;
-    return disk_upper_set_limit(w->pool, j->record.name, (uint64_t)j->record.limits.disk_mb << 20,
-                                &ret->err);
+    return disk_upper_set_limit(w->pool, record->name, (uint64_t)record->limits.disk_mb << 20, err);
 }
 
 static int run_usage(struct worker *w, const struct job *j, struct job_result *ret)
@@ -174,7 +173,7 @@ static int run_by_kind(struct worker *w, const struct job *j, int *fds, size_t n
     case JOB_THAW:
         return run_freeze(w, j, j->kind == JOB_FREEZE, ret);
     case JOB_RESIZE:
-        return run_resize(w, j, ret);
+        return worker_resize(w, &j->record, &ret->err);
     case JOB_USAGE:
         return run_usage(w, j, ret);
     case JOB_AUDIT:

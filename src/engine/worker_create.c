@@ -115,17 +115,6 @@ static void close_groups(struct spawn_spec *s, struct groups *g)
     packet_close_fds(g->guest, s->n_join_guest);
 }
 
-static int resize(struct creation *c, struct abx_err *err)
-{
-    const struct cgroup_limits limits = worker_cgroup_limits(&c->record->limits);
-    int r = cgroup_set_limits(c->w->cgroups, c->record->name, &limits, err);
-
-    if (r < 0 || !disk_pool_is_limited(c->w->pool))
-        return r;
-    return disk_upper_set_limit(c->w->pool, c->record->name,
-                                (uint64_t)c->record->limits.disk_mb << 20, err);
-}
-
 static int spawn(struct creation *c, const struct job *j, const int *fds, int *ret_pidfd,
                  struct abx_err *err)
 {
@@ -185,7 +174,7 @@ static int create(struct creation *c, const struct job *j, const int *fds, int *
     r = record_write(c->w->records_fd, c->record, err);
     stage(c, "record");
     if (r == 0 && j->create.must_resize) {
-        r = resize(c, err);
+        r = worker_resize(c->w, c->record, err);
         stage(c, "resize");
     }
     return r < 0 ? r : spawn(c, j, fds, ret_pidfd, err);

@@ -28,6 +28,8 @@ struct worker {
 };
 
 struct cgroup_limits worker_cgroup_limits(const struct record_limits *l);
+/* Brings the groups and the upper of `record` to its limits. */
+int worker_resize(struct worker *w, const struct record *record, struct abx_err *err);
 /* Sends an event or a result; a failure ends the process (the engine is gone). */
 void worker_send(const struct job_result *r, const int *fds, size_t n_fds);
 /* Kills and removes everything of `name` but its record. A pool that refuses to let go of the upper (full,
