@@ -126,7 +126,13 @@ static void reap(void)
     int status;
     pid_t pid;
 
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+    while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
+        /* kill -STOP -1 by root of the sandbox: a daemon or supervisor that stands still could not even
+         * be asked to go on. */
+        if (WIFSTOPPED(status)) {
+            (void)kill(pid, SIGCONT);
+            continue;
+        }
         /* Before the first hello there are no children but the daemon. */
         if (daemon_pid == 0 || pid == daemon_pid) {
             daemon_died();
