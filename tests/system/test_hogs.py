@@ -36,6 +36,10 @@ HOGS = {
 }
 
 
+# What keeps the sandbox from being asked at all.
+CUT_OFF = ("stopped daemon", "connections to envd")
+
+
 @pytest.fixture(scope="module")
 def service(build_dir, base_template):
     with Service(build_dir, "--sandbox-memory", "512M", "--sandbox-disk", "512M") as s:
@@ -80,15 +84,13 @@ def test_hog_is_contained(service, neighbour, name):
 
     def own():
         try:
-            assert hog.run("true", timeout=5)[0] is not None
+            code, _, err = hog.run("true", timeout=5)
+            assert code == 0 or "Resource temporarily unavailable" in err or "Cannot allocate" in err, (code, err)
         except EnvdError as e:
-            assert e.code in ("resource_exhausted", "deadline_exceeded", "unavailable"), e
-        except OSError:
-            if name not in ("stopped daemon", "connections to envd"):
-                raise
+            assert e.code == "resource_exhausted", e
 
-    if name != "stopped daemon":
-        own()
+    if name not in CUT_OFF:
+        assert best_time(own) < 1, "neither run nor refused in time"
     start_kill = time.monotonic()
     assert service.kill(box["sandboxID"]) == 204
     assert time.monotonic() - start_kill < 10
