@@ -215,13 +215,18 @@ _Noreturn static void child_exec(const char *path, char *const argv[], int in, i
     _exit(127);
 }
 
-/* Feeds `input`, reads output until EOF. */
+/* Feeds `input` to `in_fd` (closed in any case), reads output until EOF. */
 static int talk(int in_fd, int out_fd, struct slice input, int64_t deadline_ns, struct buf *out,
                 struct abx_err *err)
 {
-    if (input.n > 0 && fd_write_all(in_fd, input.p, input.n) < 0 && errno != EPIPE)
+    const struct sigaction ignore = { .sa_handler = SIG_IGN };
+    _cleanup_(closep) int in = in_fd;
+
+    /* A program that ended without reading is told by its status. The child has forked already. */
+    (void)sigaction(SIGPIPE, &ignore, NULL);
+    if (input.n > 0 && fd_write_all(in, input.p, input.n) < 0 && errno != EPIPE)
         return err_sys(err, errno, "write to program");
-    fd_close(in_fd);
+    fd_close(TAKE_FD(in));
     for (;;) {
         int r = wait_fd(out_fd, POLLIN, deadline_ns, err);
         size_t want = MIN(buf_room(out), (size_t)65536);
