@@ -18,18 +18,34 @@
 
 #define READY_TIMEOUT_S 1
 
+/* A key file of an earlier database (that one is gone: damaged, say) opens nothing any more. */
+static int has_any_key(const char *socket_path, bool *ret, struct abx_err *err)
+{
+    _cleanup_(json_decrefp) json_t *reply = NULL;
+    int r =
+        admin_call(socket_path, json_pack("{s:s}", "op", "key.list"), READY_TIMEOUT_S, &reply, err);
+
+    /* Revoked ones are listed too: who took every key away gets no new one. */
+    *ret = r == 0 && json_array_size(json_object_get(reply, "keys")) > 0;
+    return r;
+}
+
 /* The key is made once and told once; the file is written before anything else can fail. */
 static int ensure_admin_key(const char *socket_path, const char *data_dir, struct abx_err *err)
 {
     _cleanup_(json_decrefp) json_t *reply = NULL;
     char path[4096], line[128];
+    bool is_known = false;
     const char *key;
     int n, r;
 
     if (!path_join(path, sizeof path, data_dir, "admin.key"))
         return err_set(err, ABX_INVALID_ARGUMENT, "--data-dir is too long");
-    if (access(path, F_OK) == 0)
-        return 0;
+    if (access(path, F_OK) == 0) {
+        r = has_any_key(socket_path, &is_known, err);
+        if (r < 0 || is_known)
+            return r;
+    }
     r = admin_call(socket_path, json_pack("{s:s,s:s}", "op", "key.create", "name", "admin"),
                    READY_TIMEOUT_S, &reply, err);
     if (r < 0)

@@ -102,3 +102,26 @@ def test_sigint_while_the_engine_starts(service, delay):
     time.sleep(delay)
     service.stop()
     assert guests(service) == []
+
+
+def test_a_lost_database(service):
+    """What runs without a row is ended, and the admin key is one that works."""
+    box = service.create(timeout=600)
+    service.stop(signal.SIGTERM)
+    assert len(guests(service)) == 2
+    database = service.data_dir / "control/abx.db"
+    database.write_bytes(b"\xff" * 8192)
+    with pytest.raises(RuntimeError, match="not a database"):
+        service.start()
+    assert len(guests(service)) == 2  # the operator decides
+    service.process.wait(10)
+
+    database.unlink()
+    service.start()
+    assert service.request("GET", f"/sandboxes/{box['sandboxID']}")[0] == 404
+    eventually(lambda: not guests(service))
+    box = service.create(timeout=600)
+    assert service.kill(box["sandboxID"]) == 204
+    service.stop()
+    key = service.key
+    assert service.start().key == key
