@@ -30,7 +30,8 @@
 
 #define READY_TIMEOUT_NS (60 * NSEC_PER_SEC)
 #define STOP_TIMEOUT_NS (8 * NSEC_PER_SEC)
-#define KILL_ALL_TIMEOUT_NS (60 * NSEC_PER_SEC)
+#define KILL_ALL_TIMEOUT_NS (40 * NSEC_PER_SEC)
+#define KILL_RETRY_TIMEOUT_NS (15 * NSEC_PER_SEC)
 #define KILL_ALL_TRIES 3
 /* Just below the sandboxes' uid ranges (userns.h), four uids for each of 16,384 instances. */
 #define ROLE_UID_FIRST (1879048192u - 65536u)
@@ -367,14 +368,13 @@ static void remove_run_dir(const struct supervisor *s)
 /* An engine that is away or dies over it is started for this: without one nothing ends. */
 static void end_sandboxes(struct supervisor *s)
 {
-    int64_t deadline = time_mono_ns() + KILL_ALL_TIMEOUT_NS;
     struct abx_err err = { 0 };
 
     for (int i = 0; i < KILL_ALL_TRIES; i++) {
         if (s->engine.pid == 0 && role_start(&s->engine, &err) < 0)
             continue;
         signal_role(&s->engine, SIGINT);
-        wait_roles(s, s->roles, 1, MAX(deadline - time_mono_ns(), 0));
+        wait_roles(s, s->roles, 1, i == 0 ? KILL_ALL_TIMEOUT_NS : KILL_RETRY_TIMEOUT_NS);
         if (s->engine.pid == 0 && s->engine.status == 0)
             return;
     }
