@@ -524,6 +524,28 @@ int disk_upper_trash(struct disk_pool *p, const char *id, struct abx_err *err)
     return 0;
 }
 
+static int remove_in(struct disk_pool *p, int dirfd, const char *name, struct abx_err *err)
+{
+    if (is_btrfs(p) && disk_btrfs_is_subvol(dirfd, name))
+        return disk_btrfs_destroy(dirfd, name, err);
+    return path_remove_tree(dirfd, name, err);
+}
+
+int disk_upper_destroy(struct disk_pool *p, const char *id, struct abx_err *err)
+{
+    int r = check_id(id, err);
+
+    if (r == 0)
+        r = check_alive(p, err);
+    return r < 0 ? r : remove_in(p, p->uppers_fd, id, err);
+}
+
+void disk_pool_commit(struct disk_pool *p)
+{
+    if (is_btrfs(p) && p->fd >= 0)
+        disk_btrfs_commit(p->fd);
+}
+
 struct emptying {
     struct disk_pool *p;
     struct abx_err first; /* error of what could not be removed */
@@ -533,12 +555,8 @@ static int remove_one(void *user, const char *name)
 {
     struct emptying *e = user;
     struct abx_err err;
-    int r;
+    int r = remove_in(e->p, e->p->trash_fd, name, &err);
 
-    if (is_btrfs(e->p) && disk_btrfs_is_subvol(e->p->trash_fd, name))
-        r = disk_btrfs_destroy(e->p->trash_fd, name, &err);
-    else
-        r = path_remove_tree(e->p->trash_fd, name, &err);
     if (r < 0 && e->first.code == 0)
         e->first = err;
     return 0; /* the others all the same */

@@ -61,6 +61,10 @@ int disk_upper_set_limit(struct disk_pool *p, const char *id, uint64_t limit_byt
 int disk_upper_usage(struct disk_pool *p, const char *id, uint64_t *ret_bytes, struct abx_err *err);
 /* Renames the upper into trash/ (fast); missing is fine. */
 int disk_upper_trash(struct disk_pool *p, const char *id, struct abx_err *err);
+/* Removes it where it is, for a file system too full to rename anything; may take long. */
+int disk_upper_destroy(struct disk_pool *p, const char *id, struct abx_err *err);
+/* Makes what was removed free now and not at the file system's next commit (btrfs: half a minute). */
+void disk_pool_commit(struct disk_pool *p);
 /* Removes what is in trash/; may take long, run it in a worker. */
 int disk_trash_empty(struct disk_pool *p, struct abx_err *err);
 int disk_upper_each(struct disk_pool *p, int (*fn)(void *user, const char *id), void *user,

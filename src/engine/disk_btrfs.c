@@ -46,6 +46,12 @@ int disk_btrfs_grow(int fd, struct abx_err *err)
     return 0;
 }
 
+void disk_btrfs_commit(int fd)
+{
+    /* Wakes the cleaner as well. Without it the same happens later. */
+    (void)ioctl(fd, BTRFS_IOC_SYNC);
+}
+
 static void set_name(struct btrfs_ioctl_vol_args *args, const char *name)
 {
     *args = (struct btrfs_ioctl_vol_args){ 0 };

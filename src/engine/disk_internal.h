@@ -41,6 +41,7 @@ int disk_btrfs_set_limit(int subvol_fd, uint64_t limit_bytes, struct abx_err *er
 int disk_btrfs_usage(int subvol_fd, uint64_t *ret_bytes, struct abx_err *err);
 /* Is the folder a subvolume? */
 bool disk_btrfs_is_subvol(int dirfd, const char *name);
+void disk_btrfs_commit(int fd);
 int disk_btrfs_destroy(int dirfd, const char *name, struct abx_err *err);
 /* Drops the quota groups of subvolumes that are gone (kernels before 6.10 keep them). */
 int disk_btrfs_prune(int fd, struct abx_err *err);

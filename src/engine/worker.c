@@ -134,25 +134,42 @@ static int run_usage(struct worker *w, const struct job *j, struct job_result *r
 
 /* --- trash -------------------------------------------------------------------------------------- */
 
-/* Listed first, asked for its record afterwards: a record is there from before its upper is made. */
-static int trash_ownerless(void *user, const char *name)
-{
-    struct worker *w = user;
+struct sweep {
+    struct worker *w;
+    struct abx_err first; /* error of what could not be removed */
+};
 
-    if (faccessat(w->records_fd, name, F_OK, 0) == 0)
+/* Listed first, asked for its record afterwards: a record is there from before its upper is made. A full
+ * btrfs renames nothing, but lets subvolumes be deleted. */
+static int sweep_one(void *user, const char *name)
+{
+    struct sweep *s = user;
+    struct abx_err err;
+
+    if (faccessat(s->w->records_fd, name, F_OK, 0) == 0 ||
+        disk_upper_trash(s->w->pool, name, NULL) == 0)
         return 0;
-    return disk_upper_trash(w->pool, name, NULL);
+    if (disk_upper_destroy(s->w->pool, name, &err) < 0 && !s->first.code)
+        s->first = err;
+    return 0; /* the others all the same */
 }
 
 static int run_trash(struct worker *w, const struct job *j, struct job_result *ret)
 {
+    struct sweep s = { .w = w };
     int r = worker_revive(w, &ret->err);
 
     if (r == 0 && j->must_sweep)
-        r = disk_upper_each(w->pool, trash_ownerless, w, &ret->err);
-    if (r < 0 && !ret->err.code)
-        r = err_set(&ret->err, r, "uppers stay in the pool");
-    return r < 0 ? r : disk_trash_empty(w->pool, &ret->err);
+        r = disk_upper_each(w->pool, sweep_one, &s, &ret->err);
+    if (r == 0)
+        r = disk_trash_empty(w->pool, &ret->err);
+    if (j->must_sweep)
+        disk_pool_commit(w->pool);
+    if (r == 0 && s.first.code) {
+        ret->err = s.first;
+        r = s.first.code;
+    }
+    return r;
 }
 
 /* --- loop --------------------------------------------------------------------------------------- */

@@ -125,3 +125,15 @@ def test_a_lost_database(service):
     service.stop()
     key = service.key
     assert service.start().key == key
+
+
+def test_a_full_pool_lets_go(build_dir, base_template):
+    """What one sandbox filled is removed at its end, though a full btrfs cannot even rename."""
+    with Service(build_dir, disk="512M") as s:
+        box = s.create(timeout=600)
+        Envd(s, box, user="root").run("head -c 600000000 /dev/zero > /big; true", timeout=60)
+        subprocess.run(["sync", "-f", s.data_dir / "pool/fs"], check=False)
+        status = [s.request("POST", "/v2/sandboxes", {"templateID": "base"})[0] for _ in range(12)]
+        assert set(status) <= {201, 507}
+        assert s.kill(box["sandboxID"]) == 204
+        eventually(lambda: not list((s.data_dir / "pool/fs").glob("*/*/u/big")))
