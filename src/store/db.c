@@ -21,7 +21,11 @@ int err_sql(struct abx_err *err, struct db *d, int result, const char *what)
         return err_set(err, ABX_ALREADY_EXISTS, "%s: %s", what, text);
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-        return err_set(err, ABX_DATA_LOSS, "%s: %s", what, text);
+        return err_set(
+            err, ABX_DATA_LOSS,
+            "%s: %s: it is damaged; put a copy of it back, or move control/abx.db* out of "
+            "the data dir to begin anew (sandboxes that it knew are ended then)",
+            what, text);
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
     case SQLITE_READONLY:

@@ -111,7 +111,7 @@ def test_a_lost_database(service):
     assert len(guests(service)) == 2
     database = service.data_dir / "control/abx.db"
     database.write_bytes(b"\xff" * 8192)
-    with pytest.raises(RuntimeError, match="not a database"):
+    with pytest.raises(RuntimeError, match="not a database: it is damaged; put a copy"):
         service.start()
     assert len(guests(service)) == 2  # the operator decides
     service.process.wait(10)
