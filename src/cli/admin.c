@@ -124,16 +124,22 @@ static int dump_request(json_t *request, char **ret, struct abx_err *err)
     return *ret ? 0 : err_oom(err);
 }
 
+static int admin_call_text(const char *path, const char *text, int timeout_s, json_t **ret_reply,
+                           struct abx_err *err)
+{
+    _cleanup_(closep) int fd = -EBADF;
+    int r = ipc_connect(path, &fd, err);
+
+    return r < 0 ? r : exchange(fd, text, timeout_s, ret_reply, err);
+}
+
 int admin_call(const char *path, json_t *request, int timeout_s, json_t **ret_reply,
                struct abx_err *err)
 {
     _cleanup_(freep) char *text = NULL;
-    _cleanup_(closep) int fd = -EBADF;
     int r = dump_request(request, &text, err);
 
-    if (r == 0)
-        r = ipc_connect(path, &fd, err);
-    return r < 0 ? r : exchange(fd, text, timeout_s, ret_reply, err);
+    return r < 0 ? r : admin_call_text(path, text, timeout_s, ret_reply, err);
 }
 
 static int socket_path(const char *data_dir, char *to, size_t size, struct abx_err *err)
@@ -191,15 +197,12 @@ int admin_op(const char *data_dir, json_t *request, json_t **ret_reply, struct a
     char path[128];
     int r;
 
-    json_incref(request);
     r = dump_request(request, &text, err);
     if (r == 0)
         r = socket_path(data_dir, path, sizeof path, err);
-    if (r < 0) {
-        json_decref(request);
+    if (r < 0)
         return r;
-    }
-    r = admin_call(path, request, CALL_TIMEOUT_S, ret_reply, &first);
+    r = admin_call_text(path, text, CALL_TIMEOUT_S, ret_reply, &first);
     if (r == 0)
         return 0;
     if (is_stopped(&first))
