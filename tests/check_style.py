@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks what the compiler and clang-format do not: banned functions, exit() outside main, file length.
+"""Checks what the compiler and clang-format do not: banned functions and exit() outside main in src, and in every folder
+of code the length of files.
 
 usage: check_style.py ROOT          prints `file:line: what` for each violation, exits 1 if there is one
        check_style.py --self-test   checks the check against known good and bad lines
@@ -7,6 +8,7 @@ usage: check_style.py ROOT          prints `file:line: what` for each violation,
 
 import re
 import sys
+import tempfile
 from pathlib import Path
 
 BANNED = (
@@ -17,6 +19,8 @@ CALL = re.compile(r"(?<![\w.>])(%s)\s*\(" % "|".join(BANNED))
 PRODUCT = re.compile(r"\bmalloc\s*\([^()]*(?:\([^()]*\))?[^()]*\*[^()]*")
 EXIT = re.compile(r"(?<![\w.>])exit\s*\(")
 MAX_LINES = 800
+C_FOLDERS = ("src", "include", "python")
+CODE_FOLDERS = (*C_FOLDERS, "bench", "libexec", "schema", "script", "share", "tests")
 
 # Comments, strings and character constants; replaced by blanks so that lines keep their numbers.
 NOT_CODE = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.S)
@@ -39,9 +43,21 @@ def check_text(name, text):
             found.append((number, "malloc of a product: use calloc or reallocarray"))
         if not is_main and EXIT.search(line):
             found.append((number, "exit() outside main"))
-    if len(lines) > MAX_LINES:
-        found.append((MAX_LINES, f"{len(lines)} lines, at most {MAX_LINES}"))
     return found
+
+
+def check_length(text):
+    """The same for the length alone: what is read as a whole has to stay readable."""
+    count = text.count("\n") + (not text.endswith("\n"))
+    return [(MAX_LINES, f"{count} lines, at most {MAX_LINES}: split it by theme")] if count > MAX_LINES else []
+
+
+def code_files(root):
+    """Every file of the folders above that people write: no corpora, no caches."""
+    for folder in CODE_FOLDERS:
+        for file in sorted((root / folder).rglob("*")):
+            if file.is_file() and not {"corpus", "__pycache__", "node_modules"} & set(file.relative_to(root).parts):
+                yield file
 
 
 def self_test():
@@ -66,7 +82,15 @@ def self_test():
     ]
     failed = [line for line in bad if not check_text("a.c", line)]
     failed += [line for line in good if check_text("a.c", line)]
-    failed += [] if check_text("a.c", "\n" * MAX_LINES) else ["a file of 801 lines"]
+    failed += [] if check_length("\n" * (MAX_LINES + 1)) and check_length("\n" * MAX_LINES + "x") else ["801 lines"]
+    failed += ["800 lines"] if check_length("\n" * MAX_LINES) or check_length("\n" * (MAX_LINES - 1) + "x") else []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("src/base/a.c", "tests/system/test_a.py", "tests/fuzz/corpus/x/a", "script/check"):
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True)
+            path.write_text("\n" * (MAX_LINES + 1))
+        found = [str(file.relative_to(folder)) for file in code_files(Path(folder))]
+        failed += [] if found == ["src/base/a.c", "script/check", "tests/system/test_a.py"] else [f"found {found}"]
     failed += ["exit in main.c"] if check_text("main.c", "    exit(1);") else []
     for line in failed:
         print(f"judged wrongly: {line}")
@@ -80,12 +104,15 @@ def main():
         print(__doc__.strip(), file=sys.stderr)
         return 2
     root, bad, count = Path(sys.argv[1]), 0, 0
-    for folder in ("src", "include", "python"):
-        for file in sorted((root / folder).rglob("*.[ch]")):
+    for file in code_files(root):
+        text = file.read_text(encoding="utf-8")
+        found = check_length(text)
+        if file.suffix in (".c", ".h") and file.relative_to(root).parts[0] in C_FOLDERS:
             count += 1
-            for number, what in check_text(file.name, file.read_text(encoding="utf-8")):
-                print(f"{file.relative_to(root)}:{number}: {what}")
-                bad += 1
+            found += check_text(file.name, text)
+        for number, what in found:
+            print(f"{file.relative_to(root)}:{number}: {what}")
+            bad += 1
     if count == 0:
         print(f"{root}: no source file found", file=sys.stderr)
         return 1

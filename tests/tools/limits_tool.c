@@ -1,4 +1,5 @@
-/* limits_tool.c - cgroup.h and disk.h by hand, for tests/system/test_limits.py and the QEMU test.
+/* limits_tool.c - cgroup.h and disk.h by hand, for test_cgroups.py, test_disk_pool.py and test_probe.py in tests/system
+ * and for the QEMU test.
  *
  * usage: limits_tool INSTANCE [v1]
  *        limits_tool --probe [--data-dir D] [--text]     as abx-engine does

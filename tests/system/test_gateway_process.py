@@ -1,0 +1,286 @@
+"""The real abx-gateway as a process: other roles restart, rights are given up, it stops, logs, and survives a storm."""
+
+import socket
+import struct
+import threading
+import time
+
+import pytest
+from gateway_fakes import ENVD, Client, World
+from gateway_kit import GONE, begin_stream, client, expect_reset, fds, needs_root, to, world  # noqa: F401
+
+pytestmark = needs_root
+
+# --- roles that restart ----------------------------------------------------------------------------------------------
+
+
+def test_requests_wait_for_control(world, client):
+    world.sandbox("ia").echo()
+    assert client.request("GET", "/", to("ia")).status == 200
+    world.control.stop()
+    # Known sandboxes are served meanwhile.
+    assert client.request("GET", "/", to("ia")).status == 200
+    late, lost = Client(world), Client(world)
+    late.send("POST", "/sandboxes", {}, b"{}")
+    lost.send("GET", "/health", to("inone"))
+    late.sock.settimeout(0.4)
+    with pytest.raises(TimeoutError):
+        late.sock.recv(1)
+    late.sock.settimeout(10)
+    world.control.start()
+    assert late.response().json()["who"] == "control"
+    assert lost.response().json() == {"sandboxId": "inone", **GONE}
+    assert client.request("GET", "/", to("ia")).status == 200
+    late.close()
+    lost.close()
+
+
+def test_requests_wait_for_the_engine(world, client):
+    world.sandbox("ia").echo()
+    world.engine.link.stop()
+    client.send("POST", "/", to("ia"), b"b")
+    client.sock.settimeout(0.4)
+    with pytest.raises(TimeoutError):
+        client.sock.recv(1)
+    client.sock.settimeout(10)
+    world.engine.link.start()
+    assert client.response().json()["body"] == "b"
+
+
+def test_waiting_ends_with_503(build_dir, tmp_path):
+    world = World(build_dir, tmp_path, "--wait-ms", "300")
+    world.sandbox("ia").echo()
+    world.engine.link.stop()
+    client = Client(world)
+    got = client.request("POST", "/", to("ia"), b"b")
+    assert got.status == 503 and got.fields["should-retry"] == "true" and got.fields["retry-after"] == "1"
+    assert got.json()["sandboxId"] == "ia" and got.json()["code"] == 503
+    world.control.stop()
+    for method, path, headers in (("POST", "/sandboxes", {}), ("GET", "/health", {}), ("GET", "/", to("inone"))):
+        began = time.monotonic()
+        got = client.request(method, path, headers)
+        assert got.status == 503 and got.fields["should-retry"] == "true"
+        assert got.json()["code"] == 503
+        assert 0.25 < time.monotonic() - began < 2
+    client.close()
+    assert world.close() == 0
+
+
+def test_a_live_sandbox_that_the_engine_does_not_know_is_not_called_gone(build_dir, tmp_path):
+    world = World(build_dir, tmp_path, "--wait-ms", "500")
+    sandbox = world.sandbox("ia")
+    sandbox.echo()
+    del world.engine.sandboxes["ia"]
+    client = Client(world)
+    got = client.request("GET", "/", to("ia"))
+    assert got.status == 503 and got.fields["should-retry"] == "true"
+    world.engine.sandboxes["ia"] = sandbox
+    assert client.request("GET", "/", to("ia")).status == 200
+    client.close()
+    assert world.close() == 0
+
+
+def test_rows_that_control_does_not_send_again_are_gone(world, client):
+    world.sandbox("ia").echo()
+    assert client.request("GET", "/", to("ia")).status == 200
+    stream = Client(world)
+    begin_stream(world, stream, "ib")
+    world.control.stop()
+    world.control.rows.clear()
+    world.control.start()
+    world.control.table.wait_peers()
+    expect_reset(stream.sock)
+    assert client.request("GET", "/", to("ia")).json() == {"sandboxId": "ia", **GONE}
+    stream.close()
+
+
+def test_control_breaking_off_is_not_repeated(build_dir, tmp_path):
+    world = World(build_dir, tmp_path)
+    world.control.http.close()
+    path = tmp_path / "control.sock"
+    path.unlink()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+    client = Client(world)
+    client.send("POST", "/sandboxes", {}, b"{}")
+    listener.settimeout(5)
+    conn, _ = listener.accept()
+    assert conn.recv(1000)
+    conn.close()
+    got = client.response()
+    assert got.status == 502 and got.fields["should-retry"] == "false" and got.json()["code"] == 502
+    listener.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        listener.accept()
+    listener.close()
+    client.close()
+    world.control.http = None
+    assert world.close() == 0
+
+
+# --- the process -----------------------------------------------------------------------------------------------------
+
+
+def test_rights_are_given_up(build_dir, tmp_path):
+    tmp_path.chmod(0o755)
+    world = World.__new__(World)
+    gateway_args = ("--uid", "1879000001", "--gid", "1879000001")
+    for parent in tmp_path.parents:
+        if parent.stat().st_uid == 0 and parent != parent.parent:
+            parent.chmod(parent.stat().st_mode | 0o011)
+    World.__init__(world, build_dir, tmp_path, *gateway_args)
+    status = dict(line.split(":\t", 1) for line in open(f"/proc/{world.process.pid}/status").read().splitlines()
+                  if ":\t" in line)
+    assert set(status["Uid"].split()) == set(status["Gid"].split()) == {"1879000001"}
+    assert status["Groups"].strip() == ""
+    assert status["NoNewPrivs"] == "1" and status["Seccomp"] == "2"
+    assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 0
+    world.sandbox("ia").echo()
+    client = Client(world)
+    assert client.request("GET", "/", to("ia")).status == 200
+    assert client.request("GET", "/sandboxes").status == 200
+    client.close()
+    assert world.close() == 0
+
+
+def test_sigterm_lets_requests_end(build_dir, tmp_path):
+    world = World(build_dir, tmp_path)
+    client = Client(world)
+    _, _, conn = begin_stream(world, client)
+    world.process.terminate()
+    time.sleep(0.2)
+    assert world.process.poll() is None
+    conn.sendall(b"3\r\nend\r\n0\r\n\r\n")
+    assert client.chunk() == b"end" and client.chunk() == b""
+    client.close()
+    assert world.process.wait(timeout=5) == 0
+    assert world.close() == 0
+
+
+def lines_of(world, request_id):
+    return [line for line in world.logged().splitlines() if request_id in line]
+
+
+def test_failures_are_logged_with_the_request_id_and_without_secrets(build_dir, tmp_path):
+    world = World(build_dir, tmp_path, "--wait-ms", "100")
+    client = Client(world)
+    secret = {"X-Access-Token": "geheim", "Authorization": "geheim"}
+    assert client.request("GET", "/x", to("inone", **{"Abx-Request-Id": "rid-gone"}, **secret)).status == 502
+    world.control.stop()
+    got = client.request("GET", "/files?signature=v1_geheim", to("inone", **{"Abx-Request-Id": "rid-503"}, **secret))
+    assert got.status == 503
+    client.close()
+    assert world.close() == 0
+    [line] = lines_of(world, "rid-503")
+    assert "warn" in line and "503" in line and "inone" in line and "/files" in line
+    assert lines_of(world, "rid-gone") == []
+    assert "geheim" not in (tmp_path / "gateway.log").read_text()
+
+
+def test_the_access_log_has_a_line_for_each_request(build_dir, tmp_path):
+    world = World(build_dir, tmp_path, "--access-log")
+    world.sandbox("ia").echo()
+    client = Client(world)
+    client.request("POST", "/p?q=geheim", to("ia", **{"Abx-Request-Id": "rid-1"}), b"x")
+    client.request("GET", "/sandboxes", {"Abx-Request-Id": "rid-2"})
+    client.close()
+    assert world.close() == 0
+    [one], [two] = lines_of(world, "rid-1"), lines_of(world, "rid-2")
+    assert 'method="POST" path="/p" sandbox="ia" status="200"' in one
+    assert 'method="GET" path="/sandboxes" sandbox="-" status="200"' in two
+    assert "geheim" not in one
+
+
+@pytest.mark.slow
+def test_after_a_storm_nothing_is_left(world):
+    """Clients that come, stall and break off while sandboxes end and roles restart: the gateway lives, answers, and
+    holds no more descriptors than before."""
+    import random
+
+    Client(world).close()
+    before = fds(world)
+    stop = time.monotonic() + 12
+    names = [f"i{n}" for n in range(6)]
+    sandboxes = {}
+    failures = []
+
+    def revive(name):
+        sandboxes[name] = world.sandbox(name)
+        sandboxes[name].echo()
+        sandboxes[name].echo(3000)
+
+    def client_storm(seed):
+        rng = random.Random(seed)
+        while time.monotonic() < stop:
+            try:
+                c = Client(world)
+                c.sock.settimeout(8)
+                for _ in range(rng.randrange(1, 6)):
+                    headers = to(rng.choice(names + ["inone"]), rng.choice([ENVD, 3000, 3000, 3001]))
+                    kind = rng.randrange(8)
+                    if kind == 0:  # half a request
+                        c.sock.sendall(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Le")
+                        break
+                    if kind == 1:  # half a body
+                        c.sock.sendall(f"POST / HTTP/1.1\r\nHost: h\r\nE2b-Sandbox-Id: {headers['E2b-Sandbox-Id']}\r\n"
+                                       f"E2b-Sandbox-Port: {headers['E2b-Sandbox-Port']}\r\n"
+                                       "Content-Length: 100000\r\n\r\n".encode() + b"x" * rng.randrange(90000))
+                        break
+                    if kind == 2:  # leaves without waiting
+                        c.send("GET", "/", headers)
+                        break
+                    if kind == 3:
+                        c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                        c.send("POST", "/", headers, b"x" * 1000)
+                        break
+                    got = c.request("POST", "/", headers if kind != 4 else {}, b"y" * rng.randrange(200000))
+                    if got.status not in (200, 502, 503):
+                        failures.append(got)
+                c.close()
+            except (ConnectionError, EOFError):
+                pass  # a sandbox that ended took it along
+            except Exception as e:
+                failures.append(e)
+
+    for name in names:
+        revive(name)
+    threads = [threading.Thread(target=client_storm, args=(n,)) for n in range(12)]
+    for t in threads:
+        t.start()
+    rng = random.Random(1)
+    while time.monotonic() < stop:
+        time.sleep(rng.random() / 4)
+        name = rng.choice(names)
+        what = rng.randrange(8)
+        if what < 4:
+            world.kill(sandboxes[name])
+            revive(name)
+        elif what < 6:
+            world.control.rows.pop(name)
+            world.engine.died(sandboxes[name])
+            revive(name)
+        elif what == 6:
+            world.engine.link.stop()
+            time.sleep(0.1)
+            world.engine.link.start()
+            world.engine.link.wait_peers()
+        else:
+            world.control.stop()
+            time.sleep(0.1)
+            world.control.start()
+            world.control.table.wait_peers()
+    for t in threads:
+        t.join(timeout=20)
+        assert not t.is_alive()
+    assert failures == []
+    assert world.process.poll() is None
+    for name in names:
+        world.kill(sandboxes[name])
+    world.control.stop()  # its idle connections
+    world.control.start()
+    world.control.table.wait_peers()
+    deadline = time.monotonic() + 5
+    while fds(world) > before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert fds(world) <= before

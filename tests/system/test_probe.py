@@ -1,0 +1,70 @@
+"""What the probe says about a machine, driven through tests/tools/limits_tool.c --probe. Needs root."""
+
+import json
+import os
+import re
+import subprocess
+
+from limits import INTO_GROUP, TOOL, crowded_group, data, mounts_below, own_groups  # noqa: F401
+
+
+def probe(*args, prefix=()):
+    run = subprocess.run([*prefix, TOOL, "--probe", *map(str, args)], capture_output=True, text=True, timeout=60)
+    result = json.loads(run.stdout)
+    assert run.returncode == (0 if result["can_run"] else 1)
+    checks = {c["name"]: c for c in result["checks"]}
+    assert len(checks) == len(result["checks"]) >= 20
+    for c in checks.values():
+        assert set(c) == {"name", "status", "value", "meaning", "fix"}
+        assert c["value"] and c["status"] in ("ok", "info", "degraded", "missing")
+        if c["status"] in ("degraded", "missing"):
+            assert c["fix"], f"{c['name']} says no way out"
+    return checks
+
+
+def left_by_probes():
+    return own_groups("probe*") + [p for p in os.listdir("/var/tmp") if p.startswith(".abx-probe")]
+
+
+def test_the_probe_finds_all_that_the_other_tests_use(data):
+    checks = probe("--data-dir", data / "not/there")
+    for name in ("root", "kernel", "user-namespaces", "proc-mount", "seccomp", "idmapped-mounts", "overlay", "cgroup-limits", "freeze-and-kill", "network-namespaces", "disk-limits"):
+        assert checks[name]["status"] == "ok", checks[name]
+    assert os.listdir(data) == []
+    assert own_groups("probe*") == []
+    assert mounts_below(data) == []
+
+
+def test_the_probe_says_what_a_container_lacks():
+    hidden = probe("--data-dir", "/var/tmp/x", prefix=("unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc/sys && exec "$0" "$@"'))
+    assert hidden["proc-mount"]["status"] == "missing"
+    assert "systempaths=unconfined" in hidden["proc-mount"]["fix"]
+    weak = probe("--data-dir", "/var/tmp/x", prefix=("setpriv", "--bounding-set", "-sys_admin,-kill"))
+    assert weak["root"]["value"] == "root without CAP_KILL CAP_SYS_ADMIN"
+    assert {weak[name]["status"] for name in ("root", "user-namespaces", "idmapped-mounts", "overlay")} == {"missing"}
+    user = probe("--data-dir", "/var/tmp/x", prefix=("setpriv", "--reuid", "1000", "--clear-groups", "--inh-caps=-all"))
+    assert user["root"]["status"] == "missing"
+    elsewhere = probe("--data-dir", "/proc/x")
+    assert elsewhere["overlay"]["status"] == "missing"
+    assert left_by_probes() == []
+
+
+def test_the_probe_sees_a_disk_that_cannot_be_mapped(data):
+    ramfs = probe("--data-dir", data / "x", prefix=("unshare", "-m", "sh", "-c", f'mount -t ramfs none {data} && exec "$0" "$@"'))
+    assert ramfs["idmapped-mounts"]["status"] == "missing"
+    assert "ramfs" in ramfs["idmapped-mounts"]["value"]
+
+
+def test_the_probe_explains_itself_to_people():
+    run = subprocess.run([TOOL, "--probe", "--text", "--data-dir", "/proc/x"], capture_output=True, text=True)
+    assert run.returncode == 1
+    assert re.search(r"^missing   overlay .*\n +the data dir can't be written\n +to get it: --data-dir", run.stdout, re.M)
+    assert subprocess.run([TOOL, "--probe", "--what"], capture_output=True).returncode == 2
+
+
+def test_the_probe_moves_no_process(crowded_group):
+    checks = probe("--data-dir", "/var/tmp/x", prefix=("sh", "-c", INTO_GROUP.format(group=crowded_group, wrap="")))
+    assert checks["cgroup-limits"]["status"] == "ok"
+    assert "will move" in checks["cgroup-limits"]["value"]
+    assert len((crowded_group / "cgroup.procs").read_text().split()) == 1
+    assert [p.name for p in crowded_group.iterdir() if p.is_dir()] == []
