@@ -159,14 +159,25 @@ static const struct route_row rows[] = {
     [ROUTE_SANDBOX_REFRESH] = { SCOPE_SANDBOX_WRITE, true, true, false, api_refresh },
 };
 
+/* Two keys, or two idempotency keys, would be two requests: which one is meant? */
+static int refuse_repeated(const struct http1_head *head, struct abx_err *err)
+{
+    static const char *const names[] = { "X-API-Key", "Authorization", "Idempotency-Key" };
+    const char *name = http1_head_find_repeated(head, names, ARRAY_SIZE(names));
+
+    return name ? err_set(err, ABX_INVALID_ARGUMENT, E2B_TEXT_REPEATED, name) : 0;
+}
+
 static int check_key(struct api_request *rq, unsigned scope, struct abx_err *err)
 {
     const struct http1_head *head = http_exchange_head(rq->ex);
     const struct key *key;
     char names[96];
-    int r = keyring_check(rq->c->keys, http1_head_value(head, "x-api-key"),
-                          http1_head_value(head, "authorization"), &key, err);
+    int r = refuse_repeated(head, err);
 
+    if (r == 0)
+        r = keyring_check(rq->c->keys, http1_head_value(head, "x-api-key"),
+                          http1_head_value(head, "authorization"), &key, err);
     if (r < 0)
         return r;
     if ((key->scopes & scope) != scope) {

@@ -21,6 +21,8 @@
 #define E2B_TEXT_KEY_FORMAT "Invalid API key format"
 #define E2B_TEXT_KEY_UNKNOWN "Cannot get the team for the given API key"
 #define E2B_TEXT_BAD_ID "Invalid sandbox ID"
+/* Format for the name of a field that decides something. */
+#define E2B_TEXT_REPEATED "%s must not be given more than once"
 
 /* {"code":404,"message":"..."} */
 enum buf_status e2b_error_body(struct buf *b, int http_status, const char *message);

@@ -1,9 +1,11 @@
 /* route.c - see route.h. */
 #include "gateway/route.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/str.h"
+#include "e2b/errors.h"
 #include "e2b/hosts.h"
 #include "e2b/routes.h"
 #include "e2b/tokens.h"
@@ -16,24 +18,29 @@ static const char *const envd_paths[] = { "/health", "/metrics", "/envs", "/file
                                           "/files/compose" };
 static const char *const envd_services[] = { "/process.Process/", "/filesystem.Filesystem/" };
 
-/* Fields of that name; *ret_value is the first one's value. */
-static size_t count_fields(const struct http1_head *head, const char *name, struct slice *ret_value)
-{
-    struct slice wanted = slice_str(name);
-    size_t n = 0;
-
-    *ret_value = (struct slice){ 0 };
-    for (size_t i = 0; i < head->n_fields; i++)
-        if (head->fields[i].name.n == wanted.n && slice_ieq(head->fields[i].name, wanted) &&
-            n++ == 0)
-            *ret_value = head->fields[i].value;
-    return n;
-}
+/* What the gateway itself reads; what only control, envd or a server in a sandbox reads is theirs to
+ * judge. */
+static const char *const own_fields[] = { "E2b-Sandbox-Id", "E2b-Sandbox-Port",
+                                          "E2b-Traffic-Access-Token" };
+static const char *const token_field[] = { "X-Access-Token" };
 
 static void set_bad(struct route *r, const char *message)
 {
     r->kind = ROUTE_BAD;
-    r->message = message;
+    (void)snprintf(r->message, sizeof(r->message), "%s", message);
+}
+
+/* Two values of a field that decides would be two requests: which one is meant? */
+static bool refuse_repeated(const struct http1_head *head, const char *const *names, size_t n,
+                            struct route *r)
+{
+    const char *name = http1_head_find_repeated(head, names, n);
+
+    if (!name)
+        return false;
+    r->kind = ROUTE_BAD;
+    (void)snprintf(r->message, sizeof(r->message), E2B_TEXT_REPEATED, name);
+    return true;
 }
 
 /* What a server would make of the path: decoded, without a '/' at the end. */
@@ -145,11 +152,12 @@ static bool has_signature(const struct http1_head *head)
 
 void route_decide(const struct http1_head *head, const char *domain, struct route *ret)
 {
-    struct slice id, port, token;
-    size_t n_ids = count_fields(head, "e2b-sandbox-id", &id);
-    size_t n_ports = count_fields(head, "e2b-sandbox-port", &port);
+    const struct http1_field *id = http1_head_find(head, "e2b-sandbox-id");
+    const struct http1_field *port = http1_head_find(head, "e2b-sandbox-port");
 
     *ret = (struct route){ .kind = ROUTE_TO_CONTROL };
+    if (refuse_repeated(head, own_fields, ARRAY_SIZE(own_fields), ret))
+        return;
     switch (parse_host(head->host, domain, ret)) {
     case HOST_SANDBOX:
         to_sandbox(head, ret);
@@ -160,14 +168,13 @@ void route_decide(const struct http1_head *head, const char *domain, struct rout
     case HOST_OTHER:
         break;
     }
-    if (n_ids > 1 || n_ports > 1)
-        set_bad(ret, "E2b-Sandbox-Id and E2b-Sandbox-Port must be given once each");
-    else if (n_ids && n_ports)
-        by_headers(head, id, port, ret);
-    else if (n_ids || n_ports)
+    if (id && port)
+        by_headers(head, id->value, port->value, ret);
+    else if (id || port)
         set_bad(ret, "E2b-Sandbox-Id and E2b-Sandbox-Port must be given together");
     else if (is_envd_path(head->path) &&
-             (count_fields(head, "x-access-token", &token) == 1 || has_signature(head)))
+             !refuse_repeated(head, token_field, ARRAY_SIZE(token_field), ret) &&
+             (http1_head_find(head, "x-access-token") || has_signature(head)))
         ret->kind = ROUTE_BY_TOKEN;
 }
 

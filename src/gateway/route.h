@@ -4,6 +4,8 @@
  * that port 49983 with a path of the control plane is the control plane's; (3) without headers, a
  * path of envd with an access token or a signature: the sandbox that it belongs to, if it is one;
  * (4) one header alone: 400; (5) everything else: control plane.
+ * A second field of a name that decides here (E2b-Sandbox-Id, E2b-Sandbox-Port, E2b-Traffic-Access-Token;
+ * X-Access-Token in (3)) is refused whatever its value. Control and envd do the same with theirs.
  */
 #pragma once
 
@@ -25,7 +27,7 @@ struct route {
     enum route_kind kind;
     char id[SANDBOX_ID_SIZE];
     uint16_t port;
-    const char *message; /* static */
+    char message[80]; /* with ROUTE_BAD */
 };
 
 /* `domain` as in hosts.h. */

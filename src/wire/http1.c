@@ -412,6 +412,8 @@ int http1_error_status(enum http1_error e)
         return 431;
     case HTTP1_ERR_TARGET_LARGE:
         return 414;
+    case HTTP1_ERR_EXPECT:
+        return 417;
     case HTTP1_ERR_OOM:
         return 503;
     case HTTP1_ERR_NONE:
@@ -444,6 +446,8 @@ const char *http1_error_text(enum http1_error e)
         return "Host is missing, repeated or malformed";
     case HTTP1_ERR_CHUNK:
         return "malformed chunk";
+    case HTTP1_ERR_EXPECT:
+        return "Expect may only be 100-continue";
     case HTTP1_ERR_OOM:
         return "out of memory";
     case HTTP1_ERR_EOF:

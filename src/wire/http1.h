@@ -10,6 +10,8 @@
  * absolute-form target, Transfer-Encoding in a 1xx or 204 response. Accepted although a strict reader
  * may frown: one empty line before a request (RFC 9112 2.2 asks for it) and a status line that ends
  * behind the status. Trailers are checked like fields, then dropped.
+ * A request that expects anything but 100-continue is refused with 417 (RFC 9110 10.1.1), whatever its
+ * version.
  * Limits: HTTP1_HEAD_MAX bytes of head (431), HTTP1_FIELDS_MAX fields (431), HTTP1_TARGET_MAX bytes of
  * target (414).
  */
@@ -57,6 +59,10 @@ struct http1_head {
 const struct http1_field *http1_head_find(const struct http1_head *head, const char *name);
 /* Its value; the empty slice if none. */
 struct slice http1_head_value(const struct http1_head *head, const char *name);
+/* The first of the `n` names that more than one field has, NULL if none. For fields of which a second
+ * one, whatever its value, could make two readers of the request disagree. */
+const char *http1_head_find_repeated(const struct http1_head *head, const char *const *names,
+                                     size_t n);
 
 enum http1_event {
     HTTP1_NEED_MORE, /* everything was consumed */
@@ -76,6 +82,7 @@ enum http1_error {
     HTTP1_ERR_FRAMING,      /* 400: lengths and codings */
     HTTP1_ERR_HOST,         /* 400: Host missing, twice or malformed */
     HTTP1_ERR_CHUNK,        /* 400 */
+    HTTP1_ERR_EXPECT,       /* 417: an expectation other than 100-continue */
     HTTP1_ERR_OOM,          /* 503 */
     HTTP1_ERR_EOF,          /* 400: the peer closed inside a message */
 };

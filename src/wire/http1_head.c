@@ -20,7 +20,7 @@ struct seen {
     struct slice length;
     struct slice coding;
     unsigned n_host, n_length, n_coding;
-    bool has_close, has_keep_alive, has_upgrade_token, has_upgrade, has_continue;
+    bool has_close, has_keep_alive, has_upgrade_token, has_upgrade, has_continue, expects_other;
 };
 
 bool http1_is_token(struct slice s)
@@ -289,6 +289,18 @@ static void connection_note(struct slice list, struct seen *s)
     }
 }
 
+static void expect_note(struct slice list, struct seen *s)
+{
+    struct slice item;
+
+    while (list_next(&list, &item)) {
+        bool is_continue = slice_ieq_str(item, "100-continue");
+
+        s->has_continue |= is_continue;
+        s->expects_other |= !is_continue;
+    }
+}
+
 /* Looks at the name's length first: most fields are none of these. */
 static void field_note(const struct http1_field *f, struct seen *s)
 {
@@ -301,7 +313,7 @@ static void field_note(const struct http1_field *f, struct seen *s)
         break;
     case 6:
         if (slice_ieq_str(f->name, "Expect"))
-            s->has_continue |= slice_ieq_str(f->value, "100-continue");
+            expect_note(f->value, s);
         break;
     case 7:
         if (slice_ieq_str(f->name, "Upgrade"))
@@ -412,6 +424,8 @@ enum http1_error http1_head_parse(enum http1_kind kind, struct slice bytes, bool
         e = host_decide(&s, h);
     if (!e)
         e = framing_decide(kind, &s, no_body, h);
+    if (!e && kind == HTTP1_REQUEST && s.expects_other)
+        e = HTTP1_ERR_EXPECT;
     if (e)
         return e;
     h->keep_alive =
@@ -449,6 +463,19 @@ const struct http1_field *http1_head_find(const struct http1_head *head, const c
     for (size_t i = 0; i < head->n_fields; i++)
         if (head->fields[i].name.n == wanted.n && slice_ieq(head->fields[i].name, wanted))
             return &head->fields[i];
+    return NULL;
+}
+
+const char *http1_head_find_repeated(const struct http1_head *head, const char *const *names,
+                                     size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct http1_field *f = http1_head_find(head, names[i]);
+
+        for (f = f ? f + 1 : NULL; f && f < head->fields + head->n_fields; f++)
+            if (slice_ieq_str(f->name, names[i]))
+                return names[i];
+    }
     return NULL;
 }
 

@@ -12,7 +12,7 @@ import threading
 import time
 
 import pytest
-from control_harness import RUNNING, Control, text, until
+from control_harness import RUNNING, Answer, Control, text, until
 
 UNKNOWN = "Sandbox \"%s\" doesn't exist or you don't have access to it"
 
@@ -73,6 +73,16 @@ def test_keys(control):
     assert status({"X-API-Key": key}) == 200
     assert status({"Authorization": f"Bearer {key}"}) == 200
     assert status({"Authorization": f"bearer {key}"}) == 200
+    for name, first, second in (("X-API-Key", key, key), ("X-API-Key", key, "e2b_" + "0" * 40),
+                                ("X-API-Key", "", key), ("Authorization", "Basic eDo=", f"Bearer {key}"),
+                                ("Idempotency-Key", "a", "b")):
+        conn = control.http()
+        conn.putrequest("GET", "/v2/sandboxes")
+        for n, value in (("X-API-Key", key), (name, first), (name.lower(), second))[name == "X-API-Key":]:
+            conn.putheader(n, value)
+        conn.endheaders()
+        answer = Answer(conn.getresponse())
+        assert (answer.status, answer.message) == (400, f"{name} must not be given more than once")
     reader = control.admin({"op": "key.create", "name": "r", "scopes": ["sandbox:read"]})
     assert status({"X-API-Key": reader["key"]}) == 200
     answer = control.ask("POST", "/v2/sandboxes", {"templateID": "base"}, {"X-API-Key": reader["key"]})

@@ -293,4 +293,28 @@ def test_ambiguous_requests_are_refused(world):
         assert got.status == 400 and got.json()["code"] == 400, bad
         assert got.fields["connection"] == "close"
         c.close()
+    c = Client(world)
+    c.sock.sendall(head + b"Expect: x\r\nContent-Length: 3\r\n\r\n")
+    got = c.response()
+    assert got.status == 417 and got.json()["code"] == 417 and got.fields["connection"] == "close"
+    c.close()
     assert world.control.http.seen == []
+
+
+def test_two_fields_where_one_decides_are_refused_and_named(world):
+    world.sandbox("ia").echo(3000)
+    for name in ("E2b-Sandbox-Id", "E2b-Sandbox-Port", "E2b-Traffic-Access-Token", "X-Access-Token"):
+        c = Client(world)
+        lines = to("ia", 3000) if name != "X-Access-Token" else {}
+        lines = [*lines.items(), *[(name, v) for v in (lines.get(name, "a"), "b")][name in lines:]]
+        c.sock.sendall(b"GET /health HTTP/1.1\r\nHost: h\r\n" + "".join(f"{n}: {v}\r\n" for n, v in lines).encode() + b"\r\n")
+        got = c.response()
+        assert (got.status, got.json()["message"]) == (400, f"{name} must not be given more than once")
+        c.close()
+    assert world.control.http.seen == []
+    c = Client(world)  # what a server in the sandbox reads is its to judge
+    c.sock.sendall(b"GET / HTTP/1.1\r\nHost: h\r\nE2b-Sandbox-Id: ia\r\nE2b-Sandbox-Port: 3000\r\nX-API-Key: a\r\n"
+                   b"X-API-Key: b\r\nAuthorization: c\r\nAuthorization: d\r\n\r\n")
+    fields = fields_of(c.response())
+    assert (fields["x-api-key"], fields["authorization"]) == (["a", "b"], ["c", "d"])
+    c.close()

@@ -77,6 +77,19 @@ def test_token_is_asked_for(guest):
     assert guest.http("GET", "/health", token=False)[0] == 204
 
 
+def test_who_asks_is_said_once(guest):
+    for name in ("X-Access-Token", "Authorization"):
+        connection = guest.connection()
+        connection.putrequest("GET", "/envs")
+        for field, value in (*guest.headers(user="user").items(), (name, "Basic cm9vdDo=")):
+            connection.putheader(field, value)
+        connection.endheaders()
+        response = connection.getresponse()
+        assert response.status == 400
+        assert json.loads(response.read()) == {"code": 400, "message": f"{name} must not be given more than once"}
+        connection.close()
+
+
 def test_guest_without_token_asks_for_none(fresh):
     fresh.claim(access_token="")
     assert fresh.http("GET", "/envs", token=False)[0] == 200

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/macro.h"
 #include "base/str.h"
 #include "e2b/errors.h"
 #include "e2b/tokens.h"
@@ -178,10 +179,14 @@ static void on_plain(struct envd *e, struct http_exchange *ex, const struct http
         on_envs(e, ex);
 }
 
+/* What says who asks: two values would be two requests. Not asked of an OPTIONS or a GET /health. */
+static const char *const deciding_fields[] = { "X-Access-Token", "Authorization" };
+
 static void on_request(void *user, struct http_exchange *ex)
 {
     const struct http1_head *head = http_exchange_head(ex);
     struct envd *e = user;
+    const char *repeated;
     bool is_set;
 
     if (slice_eq_str(head->method, "OPTIONS")) {
@@ -197,6 +202,14 @@ static void on_request(void *user, struct http_exchange *ex)
         control_drain(e->control);
     if (!e->id->is_claimed) {
         envd_error(ex, 503, "the sandbox is not in use yet");
+        return;
+    }
+    repeated = http1_head_find_repeated(head, deciding_fields, ARRAY_SIZE(deciding_fields));
+    if (repeated) {
+        char text[80];
+
+        (void)snprintf(text, sizeof(text), E2B_TEXT_REPEATED, repeated);
+        envd_error(ex, 400, text);
         return;
     }
     if (slice_eq_str(head->path, "/files")) {

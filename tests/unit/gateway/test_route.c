@@ -24,6 +24,7 @@ static const struct http1_head *parse(const char *line, const char *host, const 
 
 #define ID "E2b-Sandbox-Id: iabc\r\n"
 #define PORT(p) "E2b-Sandbox-Port: " p "\r\n"
+#define TRAFFIC "E2b-Traffic-Access-Token: "
 #define XTOKEN "X-Access-Token: " TOKEN "\r\n"
 
 static void order(void **state)
@@ -71,6 +72,12 @@ static void order(void **state)
         { "GET /", "h", "E2b-Sandbox-Id:\r\n" PORT("1"), ROUTE_BAD, NULL, 0 },
         { "GET /", "h", ID ID PORT("1"), ROUTE_BAD, NULL, 0 },
         { "GET /", "h", ID PORT("1") PORT("1"), ROUTE_BAD, NULL, 0 },
+        { "GET /", "3000-iother.sbx.test", ID ID, ROUTE_BAD, NULL, 0 },
+        { "GET /", "3000-iother.sbx.test", TRAFFIC "a\r\n" TRAFFIC "b\r\n", ROUTE_BAD, NULL, 0 },
+        { "GET /", "3000-iother.sbx.test", TRAFFIC "a\r\n", ROUTE_TO_SANDBOX, "iother", 3000 },
+        /* these are for whoever answers */
+        { "GET /", "h", ID PORT("3000") XTOKEN XTOKEN, ROUTE_TO_SANDBOX, "iabc", 3000 },
+        { "GET /sandboxes", "h", XTOKEN XTOKEN, ROUTE_TO_CONTROL, NULL, 0 },
         /* (4) one header alone */
         { "GET /", "h", ID, ROUTE_BAD, NULL, 0 },
         { "GET /sandboxes", "h", PORT("49983"), ROUTE_BAD, NULL, 0 },
@@ -84,7 +91,8 @@ static void order(void **state)
         { "GET /files?path=x", "h", "", ROUTE_TO_CONTROL, NULL, 0 },
         { "GET /files?signature", "h", "", ROUTE_TO_CONTROL, NULL, 0 },
         { "GET /sandboxes", "h", XTOKEN, ROUTE_TO_CONTROL, NULL, 0 },
-        { "GET /health", "h", XTOKEN XTOKEN, ROUTE_TO_CONTROL, NULL, 0 },
+        { "GET /health", "h", XTOKEN XTOKEN, ROUTE_BAD, NULL, 0 },
+        { "GET /health", "h", XTOKEN "x-access-token: other\r\n", ROUTE_BAD, NULL, 0 },
         /* (5) */
         { "GET /health", "h", "", ROUTE_TO_CONTROL, NULL, 0 },
         { "GET /x", "127.0.0.1:8490", "", ROUTE_TO_CONTROL, NULL, 0 },
@@ -111,7 +119,7 @@ static void order(void **state)
             test_text(rows[i].line, r.id, rows[i].id);
             assert_int_equal(r.port, rows[i].port);
         }
-        assert_int_equal(r.kind == ROUTE_BAD, r.message != NULL);
+        assert_int_equal(r.kind == ROUTE_BAD, r.message[0] != '\0');
     }
 }
 

@@ -482,7 +482,15 @@ static void connections(void **state)
           "HEAD POST / n=3 length=1 keep continue;DATA x;END;" },
         { "Expect in 1.0", "POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\nx",
           "HEAD POST / n=2 length=1;DATA x;END;" },
-        { "other Expect", POST "Expect: x\r\n\r\n", "HEAD POST / n=2 none keep;END;" },
+        { "Expect as a list",
+          POST "Expect: 100-continue,,100-continue\r\nContent-Length: 0\r\n\r\n",
+          "HEAD POST / n=3 length=0 keep continue;END;" },
+        { "empty Expect", POST "Expect:\r\n\r\n", "HEAD POST / n=2 none keep;END;" },
+        { "other Expect", POST "Expect: x\r\n\r\n", "ERROR 417" },
+        { "other Expect in 1.0", "POST / HTTP/1.0\r\nExpect: x\r\n\r\n", "ERROR 417" },
+        { "one more Expect", POST "Expect: 100-continue, x\r\n\r\n", "ERROR 417" },
+        { "another Expect", POST "Expect: 100-continue\r\nExpect: x\r\n\r\n", "ERROR 417" },
+        { "malformed before all", POST "Expect: x\r\nContent-Length: x\r\n\r\n", "ERROR 400" },
     };
 
     check_table(HTTP1_REQUEST, rows, ARRAY_SIZE(rows), false);
@@ -674,6 +682,7 @@ static void head_is_split_and_stays(void **state)
         struct http1_parser *p = http1_parser_new(HTTP1_REQUEST);
         const struct http1_head *h = http1_parser_head(p);
         char text[256];
+        static const char *const once[] = { "X", "Y-a", "x-A" };
         struct slice in, data;
 
         assert_true(http1_parser_is_idle(p));
@@ -691,6 +700,8 @@ static void head_is_split_and_stays(void **state)
         assert_true(slice_eq_str(h->host, rows[i].host));
         assert_true(slice_eq_str(http1_head_value(h, "X-A"), "1"));
         assert_null(http1_head_find(h, "X"));
+        assert_null(http1_head_find_repeated(h, once, 2));
+        assert_string_equal(http1_head_find_repeated(h, once, 3), "x-A");
         http1_parser_shrink(p);
         assert_int_equal(h->n_fields, 0);
         http1_parser_free(p);
