@@ -33,6 +33,8 @@ TABLE["control"] |= {"store"}
 
 # Single files that may include more than their folder.
 FILES = {
+    # The installed API's codes and reasons are the tree's.
+    re.compile(r"base/err\.h"): {"abx"},
     # Talks to a running service over its admin socket.
     re.compile(r"cli/admin[a-z_]*\.[ch]"): {"net", "schema"},
 }

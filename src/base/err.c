@@ -34,23 +34,36 @@ static const struct code_row codes[] = {
 
 struct reason_row {
     int code;
-    int http;
+    int http; /* 0 = the code's */
 };
 
-static const struct reason_row reasons[REASON_COUNT_] = {
-    [REASON_NONE] = { ABX_UNKNOWN, 0 },
-    [REASON_DISK_FULL] = { ABX_RESOURCE_EXHAUSTED, 507 },
-    [REASON_TOO_LARGE] = { ABX_RESOURCE_EXHAUSTED, 413 },
-    [REASON_RATE_LIMITED] = { ABX_RESOURCE_EXHAUSTED, 429 },
-    [REASON_SANDBOX_GONE] = { ABX_UNAVAILABLE, 502 },
-    [REASON_PORT_CLOSED] = { ABX_UNAVAILABLE, 502 },
-    [REASON_METHOD] = { ABX_UNIMPLEMENTED, 405 },
-    [REASON_CONFLICT] = { ABX_ABORTED, 409 },
-    [REASON_BUSY] = { ABX_UNAVAILABLE, 503 },
-    [REASON_UPSTREAM] = { ABX_UNAVAILABLE, 502 },
-    [REASON_NOT_ACCEPTABLE] = { ABX_INVALID_ARGUMENT, 406 },
-    [REASON_MEDIA_TYPE] = { ABX_INVALID_ARGUMENT, 415 },
-    [REASON_RANGE] = { ABX_OUT_OF_RANGE, 416 },
+static const struct reason_row reasons[ABX_REASON_COUNT_] = {
+    [ABX_REASON_NONE] = { ABX_UNKNOWN, 0 },
+    [ABX_REASON_DISK_FULL] = { ABX_RESOURCE_EXHAUSTED, 507 },
+    [ABX_REASON_TOO_LARGE] = { ABX_RESOURCE_EXHAUSTED, 413 },
+    [ABX_REASON_RATE_LIMITED] = { ABX_RESOURCE_EXHAUSTED, 429 },
+    [ABX_REASON_SANDBOX_GONE] = { ABX_UNAVAILABLE, 502 },
+    [ABX_REASON_PORT_CLOSED] = { ABX_UNAVAILABLE, 502 },
+    [ABX_REASON_METHOD] = { ABX_UNIMPLEMENTED, 405 },
+    [ABX_REASON_CONFLICT] = { ABX_ABORTED, 409 },
+    [ABX_REASON_BUSY] = { ABX_UNAVAILABLE, 503 },
+    [ABX_REASON_UPSTREAM] = { ABX_UNAVAILABLE, 502 },
+    [ABX_REASON_NOT_ACCEPTABLE] = { ABX_INVALID_ARGUMENT, 406 },
+    [ABX_REASON_MEDIA_TYPE] = { ABX_INVALID_ARGUMENT, 415 },
+    [ABX_REASON_RANGE] = { ABX_OUT_OF_RANGE, 416 },
+    [ABX_REASON_EXPECTATION] = { ABX_INVALID_ARGUMENT, 417 },
+    [ABX_REASON_SANDBOX_NOT_FOUND] = { ABX_NOT_FOUND, 404 },
+    [ABX_REASON_FILE_NOT_FOUND] = { ABX_NOT_FOUND, 404 },
+    [ABX_REASON_TEMPLATE_NOT_FOUND] = { ABX_NOT_FOUND, 404 },
+    [ABX_REASON_TEMPLATE_TOO_OLD] = { ABX_FAILED_PRECONDITION, 0 },
+    [ABX_REASON_NO_CREDENTIALS] = { ABX_UNAUTHENTICATED, 0 },
+    [ABX_REASON_NAME] = { ABX_UNAVAILABLE, 0 },
+    [ABX_REASON_CONNECT] = { ABX_UNAVAILABLE, 0 },
+    [ABX_REASON_TLS] = { ABX_UNAVAILABLE, 0 },
+    [ABX_REASON_DISCONNECTED] = { ABX_UNAVAILABLE, 0 },
+    [ABX_REASON_PROTOCOL] = { ABX_INTERNAL, 0 },
+    [ABX_REASON_REQUEST_TIMEOUT] = { ABX_DEADLINE_EXCEEDED, 0 },
+    [ABX_REASON_COMMAND_TIMEOUT] = { ABX_DEADLINE_EXCEEDED, 0 },
 };
 
 static const struct code_row *row_of(int code)
@@ -78,7 +91,7 @@ _printf_(3, 0) static void err_vset(struct abx_err *err, int code, const char *f
         return;
     (void)vsnprintf(text, sizeof text, fmt, ap);
     err->code = code;
-    err->reason = REASON_NONE;
+    err->reason = ABX_REASON_NONE;
     err->sys = 0;
     memcpy(err->msg, text, sizeof text);
 }
@@ -167,7 +180,7 @@ int err_sys(struct abx_err *err, int sys, const char *fmt, ...)
     va_end(ap);
     err->sys = sys;
     if (sys == ENOSPC || sys == EDQUOT)
-        err->reason = REASON_DISK_FULL;
+        err->reason = ABX_REASON_DISK_FULL;
     text_append(err->msg, ": ");
     text_append(err->msg, strerror(sys));
     return code;
@@ -214,7 +227,7 @@ int err_code_http_status(int code)
 
 int err_http_status(const struct abx_err *err)
 {
-    if (err->reason != REASON_NONE)
+    if (reasons[err->reason].http != 0)
         return reasons[err->reason].http;
     return err_code_http_status(err->code);
 }

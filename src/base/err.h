@@ -7,50 +7,15 @@
  */
 #pragma once
 
+#include "abx/error.h"
 #include "base/macro.h"
 
-enum {
-    ABX_OK = 0,
-    ABX_CANCELED = -1001,
-    ABX_UNKNOWN = -1002,
-    ABX_INVALID_ARGUMENT = -1003,
-    ABX_DEADLINE_EXCEEDED = -1004,
-    ABX_NOT_FOUND = -1005,
-    ABX_ALREADY_EXISTS = -1006,
-    ABX_PERMISSION_DENIED = -1007,
-    ABX_RESOURCE_EXHAUSTED = -1008,
-    ABX_FAILED_PRECONDITION = -1009,
-    ABX_ABORTED = -1010,
-    ABX_OUT_OF_RANGE = -1011,
-    ABX_UNIMPLEMENTED = -1012,
-    ABX_INTERNAL = -1013,
-    ABX_UNAVAILABLE = -1014,
-    ABX_DATA_LOSS = -1015,
-    ABX_UNAUTHENTICATED = -1016,
-};
-
-enum abx_reason {
-    REASON_NONE = 0, /* status and exit follow from the code */
-    REASON_DISK_FULL,
-    REASON_TOO_LARGE,
-    REASON_RATE_LIMITED,
-    REASON_SANDBOX_GONE,
-    REASON_PORT_CLOSED,
-    REASON_METHOD,
-    REASON_CONFLICT,
-    REASON_BUSY,
-    REASON_UPSTREAM,
-    REASON_NOT_ACCEPTABLE,
-    REASON_MEDIA_TYPE,
-    REASON_RANGE,
-    REASON_COUNT_,
-};
-
+/* The codes and `enum abx_reason` are those of the installed API. */
 #define ABX_ERR_MSG_MAX 480
 
 struct abx_err {
     int code;               /* one of the codes above, 0 = no error */
-    enum abx_reason reason; /* REASON_NONE = by code */
+    enum abx_reason reason; /* ABX_REASON_NONE = by code */
     int sys;                /* errno of the failed call, 0 = none */
     char msg[ABX_ERR_MSG_MAX];
 };
@@ -62,7 +27,7 @@ int err_set(struct abx_err *err, int code, const char *fmt, ...) _printf_(3, 4);
 int err_reason(struct abx_err *err, enum abx_reason reason, const char *fmt, ...) _printf_(3, 4);
 
 /* Maps errno value `sys` to a code, keeps it in err->sys and appends ": <strerror>". Returns the
- * code. ENOSPC and EDQUOT get REASON_DISK_FULL. */
+ * code. ENOSPC and EDQUOT get ABX_REASON_DISK_FULL. */
 int err_sys(struct abx_err *err, int sys, const char *fmt, ...) _printf_(3, 4);
 
 /* Out of memory: ABX_RESOURCE_EXHAUSTED with a fixed text. */

@@ -93,7 +93,7 @@ int file_read(int dirfd, const char *path, struct buf *b, struct abx_err *err)
         if (k == 0)
             return 0;
         if (want == 0)
-            return err_reason(err, REASON_TOO_LARGE, "'%s' is larger than %zu bytes", path,
+            return err_reason(err, ABX_REASON_TOO_LARGE, "'%s' is larger than %zu bytes", path,
                               b->limit);
         buf_commit(b, (size_t)k);
     }

@@ -83,7 +83,7 @@ static int exchange(int fd, const char *text, int timeout_s, json_t **ret_reply,
     frame.admin = &admin;
     n = ipc_frame_encode(&frame, bytes);
     if (n == 0)
-        return err_reason(err, REASON_TOO_LARGE, "request is over %u bytes", IPC_FRAME_MAX);
+        return err_reason(err, ABX_REASON_TOO_LARGE, "request is over %u bytes", IPC_FRAME_MAX);
     r = wait_fd(fd, POLLOUT, deadline, err);
     if (r < 0)
         return r;
@@ -239,7 +239,7 @@ static int talk(int in_fd, int out_fd, struct slice input, int64_t deadline_ns, 
         if (r < 0)
             return r;
         if (!to)
-            return err_reason(err, REASON_TOO_LARGE, "program's output is over %zu bytes",
+            return err_reason(err, ABX_REASON_TOO_LARGE, "program's output is over %zu bytes",
                               out->limit);
         n = read(out_fd, to, want);
         if (n < 0 && errno == EINTR)
@@ -265,7 +265,7 @@ int admin_run(const char *program, char *const argv[], struct slice input, unsig
     if (r < 0)
         return r;
     if (input.n > 65536)
-        return err_reason(err, REASON_TOO_LARGE, "input of %s is over 65536 bytes", program);
+        return err_reason(err, ABX_REASON_TOO_LARGE, "input of %s is over 65536 bytes", program);
     if (pipe2(in, O_CLOEXEC) < 0)
         return err_sys(err, errno, "pipe");
     in_r = in[0];

@@ -337,7 +337,7 @@ void api_on_request(void *user, struct http_exchange *ex)
         (void)err_set(&err, ABX_NOT_FOUND, "There is no such endpoint");
         break;
     case ROUTE_METHOD:
-        (void)err_reason(&err, REASON_METHOD, "This endpoint has other methods: %s",
+        (void)err_reason(&err, ABX_REASON_METHOD, "This endpoint has other methods: %s",
                          rq->match.allow);
         break;
     case ROUTE_HEALTH:

@@ -32,7 +32,7 @@ static bool refresh(struct api_request *rq)
     api_request_ref(rq);
     if (templates_refresh(rq->c->templates, on_refreshed, rq, &err) == 0)
         return true;
-    (void)err_reason(&err, REASON_BUSY, "the engine is being restarted, try again");
+    (void)err_reason(&err, ABX_REASON_BUSY, "the engine is being restarted, try again");
     api_reply_error(rq, &err, RETRY_YES);
     api_request_unref(rq);
     return true;
@@ -46,7 +46,7 @@ static void on_created(void *user, int status, const char *body, const struct ab
 
     if (!failure) {
         api_reply_text(rq, status, slice_str(body), NULL, 0);
-    } else if (failure->code == ABX_NOT_FOUND && failure->reason == REASON_NONE && rq->ex) {
+    } else if (failure->code == ABX_NOT_FOUND && failure->reason == ABX_REASON_NONE && rq->ex) {
         /* The build went away after we last asked. */
         if (!refresh(rq)) {
             (void)err_set(&err, ABX_NOT_FOUND, "template '%.128s' not found",
@@ -130,7 +130,7 @@ static void start(struct api_request *rq)
     if (r == 0)
         r = submit(rq, t, &err);
     if (r < 0) {
-        api_reply_error(rq, &err, err.reason == REASON_BUSY ? RETRY_YES : RETRY_NO);
+        api_reply_error(rq, &err, err.reason == ABX_REASON_BUSY ? RETRY_YES : RETRY_NO);
         return;
     }
     /* A rebuilt template is taken up within seconds, without waiting for it here. */

@@ -136,7 +136,7 @@ static void on_kill_timer(uv_timer_t *t)
     struct api_request *rq = container_of(t, struct api_request, timer);
     struct abx_err err;
 
-    (void)err_reason(&err, REASON_BUSY,
+    (void)err_reason(&err, ABX_REASON_BUSY,
                      "Sandbox \"%s\" is being killed, the engine does not answer yet", rq->id);
     api_reply_error(rq, &err, RETRY_NO);
     stop_timer(rq);
@@ -217,7 +217,7 @@ static void extend(struct api_request *rq, struct sandbox *sb, int64_t timeout_s
     api_request_ref(rq);
     if (lifecycle_extend(rq->c->lifecycle, sb, timeout_s * 1000, only_longer, done, rq, &err) == 0)
         return;
-    api_reply_error(rq, &err, err.reason == REASON_BUSY ? RETRY_YES : RETRY_NO);
+    api_reply_error(rq, &err, err.reason == ABX_REASON_BUSY ? RETRY_YES : RETRY_NO);
     api_request_unref(rq);
 }
 
@@ -248,7 +248,7 @@ void api_connect(struct api_request *rq)
     if (r >= 0)
         r = timeout_check(timeout_s, rq->c->opts.limits.max_timeout_s, &err);
     if (r >= 0 && sb && sb->state > SANDBOX_RUNNING && strcmp(sb->team, rq->team) == 0)
-        r = err_reason(&err, REASON_CONFLICT, "Sandbox \"%s\" is being killed", rq->id);
+        r = err_reason(&err, ABX_REASON_CONFLICT, "Sandbox \"%s\" is being killed", rq->id);
     if (r < 0) {
         api_reply_error(rq, &err, RETRY_UNSAID);
         return;

@@ -137,7 +137,7 @@ static void parked_fail(struct parked *p, const char *why)
 {
     struct abx_err err;
 
-    (void)err_reason(&err, REASON_BUSY, "%s", why);
+    (void)err_reason(&err, ABX_REASON_BUSY, "%s", why);
     p->done(p->user, NULL, &err, false);
     free(p);
 }
@@ -186,7 +186,7 @@ static int park(struct local *l, Abx__Ipc__Frame *frame, driver_created_fn done,
     p->n = ipc_frame_encode(frame, p->frame);
     if (p->n == 0) {
         free(p);
-        return err_reason(err, REASON_TOO_LARGE, "environment variables are too large");
+        return err_reason(err, ABX_REASON_TOO_LARGE, "environment variables are too large");
     }
     p->next = NULL;
     p->deadline_ms = uv_now(l->loop) + DRIVER_WAIT_MS;

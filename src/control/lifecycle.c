@@ -264,7 +264,7 @@ static int may_start(struct sandbox *sb, struct abx_err *err)
         return err_set(err, ABX_ABORTED, "Sandbox '%s' was killed while it was created", sb->id);
     if (sb->max_active == 0 || lifecycle_count_active(sb->lifecycle, sb->team, sb) < sb->max_active)
         return 0;
-    return err_reason(err, REASON_RATE_LIMITED,
+    return err_reason(err, ABX_REASON_RATE_LIMITED,
                       "you have reached the maximum number of concurrent E2B sandboxes (%zu). If "
                       "you need more, please visit 'https://e2b.dev/docs/billing'",
                       sb->max_active);
@@ -597,11 +597,11 @@ static void on_claimed(void *user, const struct store_created *created,
             (void)TAKE_PTR(claim);
             return;
         }
-        (void)err_reason(&err, REASON_BUSY,
+        (void)err_reason(&err, ABX_REASON_BUSY,
                          "the first request with this Idempotency-Key is ending");
         break;
     case STORE_OTHER:
-        (void)err_reason(&err, REASON_CONFLICT,
+        (void)err_reason(&err, ABX_REASON_CONFLICT,
                          "Idempotency-Key was already used with a different request");
         break;
     }

@@ -102,7 +102,7 @@ struct sandbox_spec {
     const char *request_hash;
     const char *request_id;
     const char *origin;
-    size_t max_active; /* of the team, 0 = no limit; over it: REASON_RATE_LIMITED */
+    size_t max_active; /* of the team, 0 = no limit; over it: ABX_REASON_RATE_LIMITED */
 };
 
 /* One answer: success has status 201 and `body`; a failure has `failure`, and `is_clean` when the

@@ -14,7 +14,7 @@
 #define JSONDOC_VALUES_MAX 50000u
 
 /* Parses one whole JSON text of any kind (the caller checks that it is an object). `ret` is owned:
- * json_decref. Errors: INVALID_ARGUMENT "line 3, column 7: expected ':'", REASON_TOO_LARGE, out of
+ * json_decref. Errors: INVALID_ARGUMENT "line 3, column 7: expected ':'", ABX_REASON_TOO_LARGE, out of
  * memory. */
 int jsondoc_parse(struct slice s, json_t **ret, struct abx_err *err);
 

@@ -270,7 +270,7 @@ void audit_begin(struct engine *e, bool must_repair, uint64_t conn, uint64_t seq
         n++;
     if (!a || n >= WAITING_MAX) {
         free(a);
-        (void)err_reason(&err, REASON_BUSY, "too many audits");
+        (void)err_reason(&err, ABX_REASON_BUSY, "too many audits");
         server_reply_error(e, conn, seq, &err);
         return;
     }

@@ -306,9 +306,9 @@ static int check_room(const struct engine *e, struct abx_err *err)
     size_t used = 2 * table_count(e->table) + 4 * (size_t)(e->n_slots + e->slots_coming) + 64;
 
     if (used + FDS_RESERVE > e->fd_limit)
-        return err_reason(err, REASON_BUSY, "this machine has no descriptors left for a sandbox");
+        return err_reason(err, ABX_REASON_BUSY, "this machine has no descriptors left for a sandbox");
     if (e->n_waiting >= WAITING_MAX)
-        return err_reason(err, REASON_BUSY, "too many sandboxes are being created");
+        return err_reason(err, ABX_REASON_BUSY, "too many sandboxes are being created");
     return 0;
 }
 
@@ -326,7 +326,7 @@ void creation_begin(struct creation *c)
     struct abx_err err = { 0 };
 
     if (e->is_stopping)
-        (void)err_reason(&err, REASON_BUSY, "the engine is stopping");
+        (void)err_reason(&err, ABX_REASON_BUSY, "the engine is stopping");
     else if (table_find_id(e->table, c->sandbox_id) || is_waiting(e, c->sandbox_id))
         (void)err_set(&err, ABX_ALREADY_EXISTS, "sandbox '%s' exists", c->sandbox_id);
     else

@@ -59,7 +59,7 @@ static void stop(struct engine *e, bool kills)
     log_info("stopping", "sandboxes", kills ? "kill" : "keep", NULL);
     e->is_stopping = true;
     e->stop_kills = kills;
-    (void)err_reason(&err, REASON_BUSY, "the engine is stopping");
+    (void)err_reason(&err, ABX_REASON_BUSY, "the engine is stopping");
     while (e->waiting)
         creation_fail_first(e, &err);
     if (kills)

@@ -29,7 +29,7 @@ int identity_encode(const Abx__Ipc__Identity *id, const char *sandbox_id, struct
     n = abx__ipc__guest_frame__get_packed_size(&g);
     to = buf_reserve(b, n, NULL);
     if (!to)
-        return err_reason(err, REASON_TOO_LARGE, "identity of %zu bytes", n);
+        return err_reason(err, ABX_REASON_TOO_LARGE, "identity of %zu bytes", n);
     buf_commit(b, abx__ipc__guest_frame__pack(&g, to));
     return 0;
 }

@@ -450,7 +450,7 @@ static void on_frozen(void *user, const struct job_result *r, int *fds, size_t n
 static int check_idle(const struct sandbox *sb, struct abx_err *err)
 {
     if (sb->is_busy || sb->state == SANDBOX_STARTING)
-        return err_reason(err, REASON_CONFLICT, "sandbox '%s' is being changed",
+        return err_reason(err, ABX_REASON_CONFLICT, "sandbox '%s' is being changed",
                           sb->record.sandbox_id);
     if (sb->state != SANDBOX_RUNNING && sb->state != SANDBOX_FROZEN)
         return err_set(err, ABX_FAILED_PRECONDITION, "sandbox '%s' is ending",

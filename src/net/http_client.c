@@ -409,7 +409,7 @@ static void conn_bad(struct http_conn *c, const char *what)
 {
     struct abx_err why = { 0 };
 
-    (void)err_reason(&why, REASON_UPSTREAM, "the server's response is not valid: %s", what);
+    (void)err_reason(&why, ABX_REASON_UPSTREAM, "the server's response is not valid: %s", what);
     conn_fail(c, &why);
 }
 

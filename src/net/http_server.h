@@ -94,7 +94,7 @@ int http_exchange_upgrade(struct http_exchange *ex, const struct http1_field *fi
                           size_t n_fields, struct abx_err *err);
 
 /* Collects a whole request body of at most `limit` bytes and calls `done` once: err->code 0 and
- * the body (borrowed for the call), or an error (REASON_TOO_LARGE). The exchange's events are this
+ * the body (borrowed for the call), or an error (ABX_REASON_TOO_LARGE). The exchange's events are this
  * function's until then; afterwards call http_exchange_begin again or answer. When the exchange ends
  * first (the client went away, was too slow, or sent what is no HTTP), `done` gets CANCELED and the
  * exchange must not be used any more, not even in `done`. */

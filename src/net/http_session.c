@@ -136,7 +136,7 @@ static void collect_body(struct http_exchange *ex, struct slice data, bool is_en
     else if (!is_end)
         return;
     if (collect->is_too_large)
-        (void)err_reason(&why, REASON_TOO_LARGE, "the request body is larger than %zu bytes",
+        (void)err_reason(&why, ABX_REASON_TOO_LARGE, "the request body is larger than %zu bytes",
                          collect->body.limit);
     collect_finish(ex, &why);
 }

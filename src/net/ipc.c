@@ -87,7 +87,7 @@ void ipc_error_decode(const Abx__Ipc__Error *e, struct abx_err *ret)
     int code = e->code >= 1 && e->code <= 16 ? -1000 - (int)e->code : ABX_UNKNOWN;
 
     (void)err_set(ret, code, "%.400s", e->message);
-    if (e->reason < REASON_COUNT_)
+    if (e->reason < ABX_REASON_COUNT_)
         ret->reason = (enum abx_reason)e->reason;
 }
 
@@ -291,7 +291,7 @@ int ipc_conn_send(struct ipc_conn *c, Abx__Ipc__Frame *frame, int *fds, size_t n
     int r;
 
     if (n == 0)
-        r = err_reason(err, REASON_TOO_LARGE, "message over %u bytes", IPC_FRAME_MAX);
+        r = err_reason(err, ABX_REASON_TOO_LARGE, "message over %u bytes", IPC_FRAME_MAX);
     else if (n_fds > IPC_FDS_MAX)
         r = err_set(err, ABX_INVALID_ARGUMENT, "over %u descriptors", IPC_FDS_MAX);
     else

@@ -11,7 +11,7 @@ int err_sql(struct abx_err *err, struct db *d, int result, const char *what)
 
     switch (result & 0xff) {
     case SQLITE_FULL:
-        return err_reason(err, REASON_DISK_FULL, "%s: %s", what, text);
+        return err_reason(err, ABX_REASON_DISK_FULL, "%s: %s", what, text);
     case SQLITE_NOMEM:
         return err_oom(err);
     case SQLITE_BUSY:

@@ -87,7 +87,7 @@ int queue_push(struct store *s, struct op *op, bool is_bounded, struct abx_err *
     uv_mutex_unlock(&s->lock);
     if (is_full) {
         op_free(op);
-        return err_reason(err, REASON_BUSY, "too many writes are waiting");
+        return err_reason(err, ABX_REASON_BUSY, "too many writes are waiting");
     }
     return 0;
 }

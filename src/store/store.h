@@ -7,7 +7,7 @@
  * on (a power cut ends those sandboxes anyway); keys and teams are synced before they complete.
  *
  * Limits: STORE_QUEUE_MAX waiting writes; over it new sandboxes and extensions are refused
- * (REASON_BUSY), while the writes that end or finish a sandbox always go in: there are at most a
+ * (ABX_REASON_BUSY), while the writes that end or finish a sandbox always go in: there are at most a
  * few of them per sandbox. Every struct here borrows its strings: until return when passed in,
  * until the callback's return when passed out. NULL text counts as empty.
  */

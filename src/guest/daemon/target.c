@@ -20,7 +20,7 @@
 static int io_error(struct abx_err *err, int sys, const char *what, const char *path)
 {
     if (sys == ENOSPC || sys == EDQUOT)
-        return err_reason(err, REASON_DISK_FULL, "not enough disk space available");
+        return err_reason(err, ABX_REASON_DISK_FULL, "not enough disk space available");
     if (sys == EISDIR)
         return err_set(err, ABX_INVALID_ARGUMENT, "path is a directory: %s", path);
     return err_sys(err, sys, "%s '%s'", what, path);
@@ -279,6 +279,6 @@ int target_check_space(const char *path, uint64_t size, struct abx_err *err)
             return 0; /* what is wrong with it shows when the file is opened */
     }
     if (statvfs(folder, &fs) == 0 && fs.f_blocks > 0 && (uint64_t)fs.f_bavail * fs.f_frsize < size)
-        return err_reason(err, REASON_DISK_FULL, "not enough disk space available");
+        return err_reason(err, ABX_REASON_DISK_FULL, "not enough disk space available");
     return 0;
 }

@@ -29,5 +29,5 @@ int target_finish(struct target *t, const char *const *names, const char *const 
                   struct abx_err *err);
 /* Removes the temporary file. */
 void target_abort(struct target *t);
-/* Fails with REASON_DISK_FULL when the file system of `path`'s folder has less than `size` free. */
+/* Fails with ABX_REASON_DISK_FULL when the file system of `path`'s folder has less than `size` free. */
 int target_check_space(const char *path, uint64_t size, struct abx_err *err);

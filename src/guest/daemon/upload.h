@@ -30,7 +30,7 @@ struct upload_opts {
 int upload_new(const struct upload_opts *opts, struct upload **ret, struct abx_err *err);
 
 /* Takes more of the body; `is_end` with the last of it. INVALID_ARGUMENT for a malformed body or
- * target, REASON_DISK_FULL. After an error only upload_abort may follow. */
+ * target, ABX_REASON_DISK_FULL. After an error only upload_abort may follow. */
 int upload_feed(struct upload *up, struct slice data, bool is_end, struct abx_err *err);
 
 /* Removes the unfinished temporary file. */

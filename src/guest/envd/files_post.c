@@ -194,7 +194,7 @@ static int read_type(struct post *p, const struct http1_head *head, struct abx_e
         return 0;
     }
     if (!slice_ieq_str(plain, "multipart/form-data"))
-        return err_reason(err, REASON_MEDIA_TYPE,
+        return err_reason(err, ABX_REASON_MEDIA_TYPE,
                           "multipart/form-data or application/octet-stream is expected");
     if (!multipart_boundary(type, &boundary))
         return err_set(err, ABX_INVALID_ARGUMENT, "malformed boundary in Content-Type");
@@ -209,7 +209,7 @@ static int read_coding(const struct http1_head *head, bool *ret_is_gzip, struct 
     *ret_is_gzip = slice_ieq_str(coding, "gzip") || slice_ieq_str(coding, "x-gzip");
     if (*ret_is_gzip || coding.n == 0 || slice_ieq_str(coding, "identity"))
         return 0;
-    return err_reason(err, REASON_MEDIA_TYPE, "Content-Encoding '%.*s' is not supported",
+    return err_reason(err, ABX_REASON_MEDIA_TYPE, "Content-Encoding '%.*s' is not supported",
                       (int)MIN(coding.n, (size_t)64), (const char *)coding.p);
 }
 

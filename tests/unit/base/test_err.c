@@ -50,7 +50,7 @@ static void codes_follow_the_connect_table(void **state)
 
 static void every_reason_has_a_row(void **state)
 {
-    for (int r = REASON_NONE + 1; r < REASON_COUNT_; r++) {
+    for (int r = ABX_REASON_NONE + 1; r < ABX_REASON_COUNT_; r++) {
         struct abx_err err;
         int code = err_reason(&err, (enum abx_reason)r, "%d", r);
 
@@ -88,7 +88,7 @@ static void errno_is_mapped_and_kept(void **state)
         assert_int_equal(err.sys, rows[i].sys);
         assert_int_equal(strncmp(err.msg, "open 'x': ", 10), 0);
         assert_true(strlen(err.msg) > 10);
-        assert_int_equal(err.reason == REASON_DISK_FULL,
+        assert_int_equal(err.reason == ABX_REASON_DISK_FULL,
                          rows[i].sys == ENOSPC || rows[i].sys == EDQUOT);
         assert_int_equal(err_sys(NULL, rows[i].sys, "x"), rows[i].code);
     }
@@ -147,7 +147,7 @@ static void later_errors_forget_earlier_ones(void **state)
 
     (void)err_sys(&err, ENOSPC, "x");
     (void)err_set(&err, ABX_INTERNAL, "y");
-    assert_int_equal(err.reason, REASON_NONE);
+    assert_int_equal(err.reason, ABX_REASON_NONE);
     assert_int_equal(err.sys, 0);
     assert_int_equal(err_oom(&err), ABX_RESOURCE_EXHAUSTED);
     assert_string_equal(err.msg, "out of memory");

@@ -82,7 +82,7 @@ static void file_read_is_limited(void **state)
         assert_int_equal(b.len, 0);
         if (limit < 5) {
             assert_int_equal(file_read(d->fd, "five", &b, &err), ABX_RESOURCE_EXHAUSTED);
-            assert_int_equal(err.reason, REASON_TOO_LARGE);
+            assert_int_equal(err.reason, ABX_REASON_TOO_LARGE);
         } else {
             assert_int_equal(file_read(d->fd, "five", &b, &err), 0);
             assert_string_equal(buf_cstr(&b), "12345");

@@ -28,7 +28,7 @@ static void bodies_are_exact(void **state)
                         "{\"sandboxId\":\"iabc\",\"message\":\"The sandbox is running "
                         "but port is not open\",\"port\":3000,\"code\":502}");
     buf_reset(&b);
-    (void)err_reason(&err, REASON_CONFLICT, "no");
+    (void)err_reason(&err, ABX_REASON_CONFLICT, "no");
     assert_int_equal(e2b_error_body_from(&b, &err), BUF_OK);
     assert_string_equal(buf_cstr(&b), "{\"code\":409,\"message\":\"no\"}");
 }

@@ -57,7 +57,7 @@ static void too_large_an_identity_is_refused(void **state)
     token[sizeof token - 1] = '\0';
     id.access_token = token;
     assert_int_equal(identity_encode(&id, "i3", &b, &e), ABX_RESOURCE_EXHAUSTED);
-    assert_int_equal(e.reason, REASON_TOO_LARGE);
+    assert_int_equal(e.reason, ABX_REASON_TOO_LARGE);
 }
 
 static void host_names_are_checked(void **state)

@@ -187,7 +187,7 @@ static void error_frame_becomes_failure(void **state)
     open_both(&a, &b);
     assert_int_equal(request_kill(a.conn, 5000, &r), 0);
     run_until(&b.frames, 1);
-    (void)err_reason(&e, REASON_DISK_FULL, "no room");
+    (void)err_reason(&e, ABX_REASON_DISK_FULL, "no room");
     assert_int_equal(ipc_conn_reply_error(b.conn, b.last_seq, &e, NULL), 0);
     run_until(&r.calls, 1);
     assert_int_equal(r.code, ABX_RESOURCE_EXHAUSTED);
@@ -206,7 +206,7 @@ static void foreign_error_codes_become_unknown(void **state)
     e.reason = 9999;
     ipc_error_decode(&e, &got);
     assert_int_equal(got.code, ABX_UNKNOWN);
-    assert_int_equal(got.reason, REASON_NONE);
+    assert_int_equal(got.reason, ABX_REASON_NONE);
     e.code = 5;
     ipc_error_decode(&e, &got);
     assert_int_equal(got.code, ABX_NOT_FOUND);
@@ -343,7 +343,7 @@ static void too_large_a_frame_is_refused_by_the_sender(void **state)
     f.body_case = ABX__IPC__FRAME__BODY_ADMIN;
     f.admin = &admin;
     assert_int_equal(ipc_conn_send(a.conn, &f, NULL, 0, &e), ABX_RESOURCE_EXHAUSTED);
-    assert_int_equal(e.reason, REASON_TOO_LARGE);
+    assert_int_equal(e.reason, ABX_REASON_TOO_LARGE);
     /* The largest that fits arrives. */
     text[IPC_FRAME_MAX - 16] = '\0';
     assert_int_equal(ipc_conn_send(a.conn, &f, NULL, 0, &e), 0);

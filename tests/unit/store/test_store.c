@@ -303,7 +303,7 @@ static void a_full_queue_refuses_creates_but_no_removal(void **state)
             accepted++;
     }
     assert_int_equal(refused, 1);
-    assert_int_equal(err.reason, REASON_BUSY);
+    assert_int_equal(err.reason, ABX_REASON_BUSY);
     assert_int_equal(store_sandbox_remove(store, &sb, NULL, on_done, &removed, &err), 0);
     wait_for(&removed);
     assert_int_equal(r.calls, accepted);

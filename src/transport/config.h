@@ -1,0 +1,42 @@
+/* config.h - the resolved values behind abx_config, for the layers of libabx.
+ *
+ * All strings are owned by the config and never change; NULL = unset. How each is found:
+ * transport/config_resolve.c (layers), config_table.c (keys), dotenv.c, toml.c, local_service.c.
+ */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "abx/config.h"
+#include "base/err.h"
+#include "base/macro.h"
+
+struct config_value {
+    char *text;   /* NULL = unset */
+    char *origin; /* "option", "environment E2B_API_KEY", ... */
+};
+
+struct abx_config {
+    atomic_int refs;
+    struct config_value *values; /* index = row of the table of keys */
+
+    /* The same, parsed. Borrowed from `values` or owned by it. */
+    const char *api_key, *access_token;
+    const char *access_key_id, *access_key_secret, *security_token;
+    const char *api_url;      /* always set: explicit, or https://api.<domain> */
+    bool api_url_is_explicit; /* an option, environment or file set it (not derived) */
+    const char *domain;       /* always set */
+    const char *sandbox_url, *volume_url, *proxy, *ca_file;
+    const char *default_template;
+    const char *user_agent;     /* whole field value */
+    int64_t request_timeout_ms; /* 0 = none */
+    int64_t ws_ping_interval_ms;
+    bool bearer, debug, http2;
+    int protobuf; /* 1, 0, ABX_UNSET */
+    struct abx_pair *headers, *sandbox_headers;
+    size_t header_count, sandbox_header_count;
+    int max_connections, max_idle_connections, idle_timeout_ms;
+};
+
+/* What a call's request_timeout_ms means: ABX_UNSET = the config's. Returns a deadline in ns, 0 = none. */
+int64_t config_deadline_ns(const abx_config *config, int64_t request_timeout_ms);
