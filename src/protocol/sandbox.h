@@ -1,0 +1,39 @@
+/* sandbox.h - a sandbox's address: what every request into it needs (layer 2).
+ *
+ * Immutable after sandbox_new; shared by an atomic count. Strings are owned, NULL = not told.
+ */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "abx/sandbox.h"
+#include "base/buf.h"
+#include "base/err.h"
+
+struct abx_sandbox {
+    atomic_int refs;
+    abx_config *config;
+    char *id; /* as given: may have "-<client id>" behind it */
+    char *template_id, *envd_version, *access_token, *traffic_token, *domain;
+    char *envd_url;        /* base URL for RPC and files, no slash at the end */
+    char *envd_direct_url; /* for URLs given away: never the shared host */
+    unsigned envd[3];      /* version, parsed; unknown = 99.99.99 */
+    bool protobuf;         /* codec of RPC: by the config, else as the server offered */
+};
+
+/* Is its envd at least major.minor.patch? */
+bool sandbox_has_envd(const abx_sandbox *sb, unsigned major, unsigned minor, unsigned patch);
+/* The same as a check: ABX_REASON_TEMPLATE_TOO_OLD names what needs it and both versions. */
+int sandbox_need_envd(const abx_sandbox *sb, unsigned major, unsigned minor, unsigned patch,
+                      const char *what, struct abx_err *err);
+
+/* Headers of every request to one of its ports: E2b-Sandbox-Id, E2b-Sandbox-Port, X-Access-Token when there is a
+ * token (`port` 49983 and 49999), E2B-Traffic-Access-Token (other ports and 49999), the config's sandbox headers,
+ * and for `user` (may be NULL) Authorization: Basic. At most `max` pairs into `to`, whose texts are borrowed from the
+ * sandbox or live in `mem`. Returns the count, or a code. */
+#define SANDBOX_HEADERS_MAX 40
+int sandbox_headers(const abx_sandbox *sb, uint16_t port, const char *user, struct buf *mem,
+                    struct abx_pair to[SANDBOX_HEADERS_MAX], struct abx_err *err);
+/* Base URL of one of its ports ("https://49999-<id>.<domain>", or envd's own base, routed by headers,
+ * when that is not the host form). Owned: free(). */
+int sandbox_port_url(const abx_sandbox *sb, uint16_t port, char **ret, struct abx_err *err);
