@@ -14,6 +14,11 @@
 #define HEADER_VALUE_MAX 2048
 #define LIST_MAX 1024
 
+static bool is_absent(const json_t *v)
+{
+    return !v || json_is_null(v);
+}
+
 static bool is_address(const char *s, int *ret_bits)
 {
     struct in6_addr a;
@@ -76,7 +81,7 @@ static int get_list(const json_t *network, const char *name, const json_t **ret,
     size_t i;
 
     *ret = NULL;
-    if (!list || json_is_null(list))
+    if (is_absent(list))
         return 0;
     if (!json_is_array(list) || json_array_size(list) > LIST_MAX)
         return err_set(err, ABX_INVALID_ARGUMENT,
@@ -197,13 +202,24 @@ static int check_headers(const char *host, const json_t *headers, struct abx_err
     return 0;
 }
 
+static int check_transform(const char *host, const json_t *transform, struct abx_err *err)
+{
+    const json_t *headers = json_object_get(transform, "headers");
+
+    if (!json_is_object(transform) || (!is_absent(headers) && !json_is_object(headers)))
+        return err_set(err, ABX_INVALID_ARGUMENT,
+                       "Error when parsing request: rules for '%.128s': '%s' has to be an object",
+                       host, json_is_object(transform) ? "transform.headers" : "transform");
+    return check_headers(host, headers, err);
+}
+
 static int check_rules(const json_t *rules, struct abx_err *err)
 {
     const char *host;
     json_t *list, *rule;
     size_t i, transforms;
 
-    if (!rules || json_is_null(rules))
+    if (is_absent(rules))
         return 0;
     if (!json_is_object(rules))
         return err_set(err, ABX_INVALID_ARGUMENT,
@@ -223,11 +239,16 @@ static int check_rules(const json_t *rules, struct abx_err *err)
         json_array_foreach(list, i, rule)
         {
             const json_t *transform = json_object_get(rule, "transform");
-            int r = transform ? check_headers(host, json_object_get(transform, "headers"), err) : 0;
+            int r = is_absent(transform) ? 0 : check_transform(host, transform, err);
 
+            if (!json_is_object(rule))
+                return err_set(err, ABX_INVALID_ARGUMENT,
+                               "Error when parsing request: each of the rules for '%.128s' has to "
+                               "be an object",
+                               host);
             if (r < 0)
                 return r;
-            if (transform && ++transforms > 1)
+            if (!is_absent(transform) && ++transforms > 1)
                 return err_set(err, ABX_INVALID_ARGUMENT,
                                "rules for '%.128s': only one transform per domain", host);
         }
@@ -240,7 +261,7 @@ static int check_mask(const json_t *network, struct abx_err *err)
     const json_t *v = json_object_get(network, "maskRequestHost");
     const char *mask = json_string_value(v);
 
-    if (!v || json_is_null(v))
+    if (is_absent(v))
         return 0;
     if (!mask)
         return err_set(err, ABX_INVALID_ARGUMENT,
@@ -257,25 +278,47 @@ static int check_mask(const json_t *network, struct abx_err *err)
     return 0;
 }
 
+/* Ports that are served with HTTPS: the field is known, the service is not there. */
+static int check_https_ports(const json_t *network, struct abx_err *err)
+{
+    const json_t *ports = json_object_get(network, "httpsPorts"), *port;
+    size_t i;
+
+    if (is_absent(ports))
+        return 0;
+    json_array_foreach(ports, i, port)
+    {
+        if (!json_is_integer(port) || json_integer_value(port) < 1 ||
+            json_integer_value(port) > UINT16_MAX)
+            break;
+    }
+    if (!json_is_array(ports) || i < json_array_size(ports))
+        return err_set(err, ABX_INVALID_ARGUMENT,
+                       "Error when parsing request: 'network.httpsPorts' has to be an array of "
+                       "ports (1 to 65535)");
+    return i == 0 ? 0
+                  : err_set(err, ABX_UNIMPLEMENTED, "httpsPorts is not available on this server");
+}
+
 int network_check(const json_t *network, struct abx_err *err)
 {
     const json_t *traffic = json_object_get(network, "allowPublicTraffic");
     const json_t *proxy = json_object_get(network, "egressProxy");
-    const json_t *ports = json_object_get(network, "httpsPorts");
     int r;
 
-    if (traffic && !json_is_null(traffic) && !json_is_boolean(traffic))
+    if (!is_absent(traffic) && !json_is_boolean(traffic))
         return err_set(err, ABX_INVALID_ARGUMENT,
                        "Error when parsing request: 'network.allowPublicTraffic' has to be a "
                        "boolean");
-    if (proxy && !json_is_null(proxy))
+    if (!is_absent(proxy) && !json_is_object(proxy))
+        return err_set(err, ABX_INVALID_ARGUMENT,
+                       "Error when parsing request: 'network.egressProxy' has to be an object");
+    if (!is_absent(proxy))
         return err_set(err, ABX_PERMISSION_DENIED, "Egress proxy is not enabled for your team.");
     r = check_rules_out(network, err);
     if (r == 0)
         r = check_mask(network, err);
     if (r == 0)
         r = check_rules(json_object_get(network, "rules"), err);
-    if (r == 0 && json_is_array(ports) && json_array_size(ports) > 0)
-        r = err_set(err, ABX_UNIMPLEMENTED, "httpsPorts is not available on this server");
-    return r;
+    return r == 0 ? check_https_ports(network, err) : r;
 }

@@ -121,8 +121,8 @@ static int check_lifecycle(json_t *body, struct create_request *r, struct abx_er
         c = json_get_bool(body, "autoPauseMemory", &memory, err);
     if (c >= 0)
         c = get_typed(body, "autoResume", JSON_OBJECT, "an object", &resume, err);
-    if (c >= 0)
-        c = json_get_bool(resume, "enabled", &is_resume, err);
+    if (c >= 0 && json_get_bool(resume, "enabled", &is_resume, NULL) < 0)
+        c = wrong_type(err, "autoResume.enabled", "a boolean");
     if (c < 0)
         return c;
     if (!memory && !pause)
@@ -141,19 +141,20 @@ static int check_lifecycle(json_t *body, struct create_request *r, struct abx_er
                : 0;
 }
 
-static int check_size(json_t *body, const char *name, uint32_t fallback, uint32_t max,
-                      uint32_t *ret, struct abx_err *err)
+/* *value is the default and becomes the answer. */
+static int check_size(json_t *body, const char *name, uint32_t min, uint32_t max, uint32_t *value,
+                      struct abx_err *err)
 {
-    int64_t v = fallback;
+    int64_t v = *value;
     int c = json_get_int(body, name, &v, err);
 
     if (c < 0)
         return c;
-    if (c > 0 && v < 1)
-        return err_set(err, ABX_INVALID_ARGUMENT, "%s must be greater than 0", name);
+    if (c > 0 && v < min)
+        return err_set(err, ABX_INVALID_ARGUMENT, "%s cannot be less than %" PRIu32, name, min);
     if (v > max)
         return err_set(err, ABX_INVALID_ARGUMENT, "%s cannot be greater than %" PRIu32, name, max);
-    *ret = (uint32_t)v;
+    *value = (uint32_t)v;
     return 0;
 }
 
@@ -161,14 +162,18 @@ static int check_sizes(json_t *body, const struct create_limits *limits, struct 
                        struct abx_err *err)
 {
     json_t *gpu = json_object_get(body, "gpu");
-    int c =
-        check_size(body, "cpuCount", limits->cpu_count, limits->max_cpu_count, &r->cpu_count, err);
+    int c;
 
+    r->cpu_count = limits->cpu_count;
+    r->memory_mb = limits->memory_mb;
+    r->disk_mb = limits->disk_mb;
+    c = check_size(body, "cpuCount", 1, limits->max_cpu_count, &r->cpu_count, err);
     if (c == 0)
-        c = check_size(body, "memoryMB", limits->memory_mb, limits->max_memory_mb, &r->memory_mb,
+        c = check_size(body, "memoryMB", CREATE_MEMORY_MIN_MB, limits->max_memory_mb, &r->memory_mb,
                        err);
     if (c == 0)
-        c = check_size(body, "diskSizeMB", limits->disk_mb, limits->max_disk_mb, &r->disk_mb, err);
+        c = check_size(body, "diskSizeMB", CREATE_DISK_MIN_MB, limits->max_disk_mb, &r->disk_mb,
+                       err);
     if (c == 0 && gpu && !json_is_null(gpu) && !json_is_false(gpu) &&
         !(json_is_integer(gpu) && json_integer_value(gpu) == 0))
         c = err_set(err, ABX_UNIMPLEMENTED, "gpu is not available on this server");
@@ -212,6 +217,10 @@ static int check_iam(json_t *body, struct abx_err *err)
                        json_object_size(tokens), IAM_TOKENS_MAX);
     json_object_foreach(tokens, name, token)
     {
+        if (!json_is_object(token))
+            return err_set(err, ABX_INVALID_ARGUMENT,
+                           "Error when parsing request: 'iam.tokens.%.64s' has to be an object",
+                           name);
         const char *audience = json_string_value(json_object_get(token, "audience"));
         const char *type = json_string_value(json_object_get(token, "tokenType"));
 
@@ -272,6 +281,7 @@ int create_request_parse(json_t *body, bool is_v2, const struct create_limits *l
                          struct create_request *ret, struct abx_err *err)
 {
     struct create_request *r = ret;
+    const json_t *template = json_object_get(body, "templateID");
     bool secure = true;
     int c;
 
@@ -282,18 +292,17 @@ int create_request_parse(json_t *body, bool is_v2, const struct create_limits *l
     if (!json_is_object(body))
         return err_set(err, ABX_INVALID_ARGUMENT,
                        "Error when parsing request: the body has to be a JSON object");
-    r->template_text = json_string_value(json_object_get(body, "templateID"));
-    if (!r->template_text)
-        return wrong_type(err, "templateID", "a string");
+    r->template_text = json_string_value(template);
+    if (!r->template_text || strlen(r->template_text) != json_string_length(template))
+        return wrong_type(err, "templateID", "a string without NUL");
     c = json_get_int(body, "timeout", &r->timeout_s, err);
     if (c >= 0)
         c = timeout_check(r->timeout_s, limits->max_timeout_s, err);
-    /* The second version knows no insecure sandboxes: the field is not read. */
-    if (c >= 0 && !is_v2)
+    if (c >= 0)
         c = json_get_bool(body, "secure", &secure, err);
     if (c < 0)
         return c;
-    r->is_secure = secure;
+    r->is_secure = secure || is_v2; /* the second version knows no insecure sandboxes */
     c = check_envs(body, r, err);
     if (c == 0)
         c = keep_rest(body, r, err);

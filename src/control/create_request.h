@@ -14,6 +14,10 @@
 
 #define CREATE_METADATA_MAX (64u << 10) /* bytes of all keys and values */
 #define CREATE_ENVS_MAX (48u << 10)     /* has to fit into one message to the engine */
+/* A command that does nothing runs with 1 MiB of memory, but a script dies with 1, Python with 2 and
+ * crawls with 4, and cgroup v2 counts the kernel's memory besides. Disks go along with it. */
+#define CREATE_MEMORY_MIN_MB 16u
+#define CREATE_DISK_MIN_MB 16u
 
 struct create_limits {
     int64_t max_timeout_s;
