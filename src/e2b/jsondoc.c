@@ -25,7 +25,8 @@ int jsondoc_parse(struct slice s, json_t **ret, struct abx_err *err)
     json_t *doc;
 
     if (s.n > JSONDOC_SIZE_MAX)
-        return err_reason(err, ABX_REASON_TOO_LARGE, "JSON text is over %u bytes", JSONDOC_SIZE_MAX);
+        return err_reason(err, ABX_REASON_TOO_LARGE, "JSON text is over %u bytes",
+                          JSONDOC_SIZE_MAX);
     if (!json_scan(s, 64, JSONDOC_VALUES_MAX, &e))
         return fail_at(err, s, e.offset, e.text);
     doc = json_loadb((const char *)s.p, s.n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &je);

@@ -306,7 +306,8 @@ static int check_room(const struct engine *e, struct abx_err *err)
     size_t used = 2 * table_count(e->table) + 4 * (size_t)(e->n_slots + e->slots_coming) + 64;
 
     if (used + FDS_RESERVE > e->fd_limit)
-        return err_reason(err, ABX_REASON_BUSY, "this machine has no descriptors left for a sandbox");
+        return err_reason(err, ABX_REASON_BUSY,
+                          "this machine has no descriptors left for a sandbox");
     if (e->n_waiting >= WAITING_MAX)
         return err_reason(err, ABX_REASON_BUSY, "too many sandboxes are being created");
     return 0;
