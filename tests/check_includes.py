@@ -25,6 +25,7 @@ TABLE = {
 }
 for i, layer in enumerate(LAYERS[1:], 1):
     TABLE[layer] = set(LAYERS[:i]) | {"e2b", "schema"}
+TABLE["protocol"] |= {"wire"}
 for folder in LAYERS:
     TABLE[folder] |= {"abx"}
 for folder in PLATFORM:

@@ -118,6 +118,7 @@ abx_call *call_new(abx_client *client, const struct call_ops *ops, size_t state_
     call->ops = ops;
     call->task = (struct client_task){ .fn = call_tell, .user = call };
     buf_init(&call->bytes, SIZE_MAX / 2);
+    buf_init(&call->more, SIZE_MAX / 2);
     client_call_add(client, &call->link);
     return call;
 }
@@ -234,6 +235,7 @@ void abx_call_free(abx_call *call)
         free(b);
     }
     buf_done(&call->bytes);
+    buf_done(&call->more);
     free(call->state);
     free(call);
 }
@@ -279,6 +281,12 @@ int abx_call_is_done(const abx_call *call)
 const struct abx_error *abx_call_error(const abx_call *call)
 {
     return &call->error;
+}
+
+void abx_call_resume(abx_call *call)
+{
+    if (!call->is_finished && call->ops->resume_source)
+        call->ops->resume_source(call);
 }
 
 void abx_call_set_user(abx_call *call, void *user)

@@ -17,6 +17,8 @@ struct call_ops {
     void (*cancel)(abx_call *call);
     /* The event queue has room again after call_events_full was true. NULL for calls without events. */
     void (*resume)(abx_call *call);
+    /* abx_call_resume: the owner's source has bytes again. NULL for calls without a source. */
+    void (*resume_source)(abx_call *call);
     /* Frees what `state` owns (not `state`), after the end or the cancel. NULL = nothing. */
     void (*done)(abx_call *call);
 };
@@ -33,7 +35,8 @@ struct abx_call {
 
     enum abx_result result;
     int bool_result;
-    struct buf bytes;       /* BYTES, JSON, HTTP's body */
+    struct buf bytes;       /* BYTES, JSON, HTTP's body, COMMAND's standard output */
+    struct buf more;        /* COMMAND's standard error */
     const char *next_token; /* arena */
     const void *items;      /* array of the result's kind, arena */
     size_t item_count;
