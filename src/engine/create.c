@@ -207,7 +207,7 @@ static void on_created(void *user, const struct job_result *r, int *fds, size_t 
     int code = take_result(c, r, fds, n_fds, &err);
 
     e->creating--;
-    c->sb->must_sweep = r->err.code == ABX_UNAVAILABLE;
+    c->sb->must_sweep = r->is_cut_off;
     if (c->warm)
         c->warm->n_coming--;
     if (code == 0 && c->warm) {

@@ -1,4 +1,9 @@
-/* crew.c - see crew.h. */
+/* crew.c - see crew.h.
+ *
+ * Deadlines are taken by a clock of the crew's own (`clock_ns`): it goes on in steps of a timer, and a
+ * step counts for at most CLOCK_STEP_MAX_NS however late it comes. So time in which the engine itself did
+ * not run (a stopped machine, no processor) is no worker's fault.
+ */
 #include "engine/crew.h"
 
 #include <fcntl.h>
@@ -8,6 +13,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -21,6 +27,15 @@
 /* A create worker gets its next job while it is at one, so that it never waits for us. */
 #define AHEAD_CREATE 2
 #define RESULTS_PER_WAKEUP 16
+#define CLOCK_MS 500
+#define CLOCK_STEP_MAX_NS (1 * NSEC_PER_SEC)
+/* A queue whose class has answered nothing for this long is told so; longer than any job that somebody
+ * waits for. */
+#define QUEUE_LIMIT_NS (30 * NSEC_PER_SEC)
+/* Killed workers that the kernel has not let go of: over that no new ones are started. */
+#define DYING_MAX 8
+#define LATE_NS (2 * NSEC_PER_SEC)
+#define STOP_TIMEOUT_NS (5 * NSEC_PER_SEC)
 
 struct task {
     struct task *next;
@@ -29,6 +44,7 @@ struct task {
     size_t n_fds;
     job_done_fn done;
     void *user;
+    int64_t queued_ns; /* by the crew's clock */
 };
 
 struct list {
@@ -44,7 +60,16 @@ struct worker {
     uv_poll_t poll;
     uv_timer_t restart;
     bool is_polled; /* poll handle open */
+    bool is_stuck;  /* killed for being over the deadline of the first of `sent` */
     struct list sent;
+    int64_t head_ns; /* when the first of `sent` began to be that, by the crew's clock */
+};
+
+/* A worker that was killed and is not yet reaped. */
+struct dying {
+    pid_t pid;
+    int64_t since_ns;
+    bool is_told;
 };
 
 struct crew {
@@ -52,8 +77,15 @@ struct crew {
     struct worker workers[WORKERS_MAX];
     unsigned n;
     struct list queue[WORKER_CLASSES_];
+    int64_t progress_ns[WORKER_CLASSES_]; /* the last answer of the class, by the clock */
     uint64_t last_id;
     bool is_stopping;
+    uv_timer_t clock; /* runs while there are tasks or dying workers */
+    int64_t clock_ns, clock_read_ns;
+    uv_signal_t child;
+    struct dying dying[DYING_MAX + WORKERS_MAX];
+    unsigned n_dying;
+    bool is_full_told;
     char *args[ARGS_MAX + 4];
 };
 
@@ -91,6 +123,43 @@ static void task_free(struct task *t)
 {
     packet_close_fds(t->fds, t->n_fds);
     free(t);
+}
+
+/* From the moment a worker is at it. Over ten times what was measured with both processors of a machine
+ * taken by hogs, and below what control waits for the same (30 s), so that the answer says what happened. */
+static int64_t limit_ns(enum job_kind kind)
+{
+    switch (kind) {
+    case JOB_PREPARE:
+    case JOB_CREATE:
+        return 20 * NSEC_PER_SEC;
+    case JOB_REMOVE: /* waits 10 s for the processes' end by itself */
+    case JOB_AUDIT:  /* two of them are one audit: 60 s */
+        return 25 * NSEC_PER_SEC;
+    case JOB_FREEZE:
+    case JOB_THAW:
+    case JOB_RESIZE:
+    case JOB_USAGE:
+    case JOB_UID_PUT:
+        return 10 * NSEC_PER_SEC;
+    case JOB_TRASH: /* nobody waits for it, and file trees take as long as they take */
+        return 900 * NSEC_PER_SEC;
+    case JOB_READY:
+    case JOB_EXIT:
+    case JOB_OOM:
+        break;
+    }
+    return 0;
+}
+
+static void on_clock(uv_timer_t *t);
+
+static void clock_start(struct crew *c)
+{
+    if (c->is_stopping || uv_is_active((uv_handle_t *)&c->clock))
+        return;
+    c->clock_read_ns = time_mono_ns();
+    (void)uv_timer_start(&c->clock, on_clock, CLOCK_MS, CLOCK_MS);
 }
 
 /* --- processes ---------------------------------------------------------------------------------- */
@@ -167,43 +236,109 @@ static int worker_wait_ready(struct worker *w, struct abx_err *err)
 static void dispatch(struct crew *c, enum worker_class class);
 static void on_readable(uv_poll_t *h, int status, int events);
 
+/* Answers a task that no worker answers any more, and frees it. */
+static void task_fail(struct task *t, const struct abx_err *why, bool is_cut_off)
+{
+    struct job_result r = { .magic = JOB_MAGIC, .kind = t->job.kind, .id = t->job.id, .err = *why };
+
+    r.is_cut_off = is_cut_off;
+    r.record = t->job.record;
+    t->done(t->user, &r, NULL, 0);
+    task_free(t);
+}
+
 static void fail_sent(struct worker *w)
 {
-    struct job_result r = { .magic = JOB_MAGIC };
+    struct abx_err err;
     struct task *t;
 
-    (void)err_set(&r.err, ABX_UNAVAILABLE, "the engine's worker died");
     while ((t = list_take(&w->sent, 0)) != NULL) {
-        r.kind = t->job.kind;
-        r.id = t->job.id;
-        r.record = t->job.record;
-        t->done(t->user, &r, NULL, 0);
-        task_free(t);
+        if (w->is_stuck)
+            (void)err_set(&err, ABX_DEADLINE_EXCEEDED,
+                          "the engine's worker did not finish within %d s",
+                          (int)(limit_ns(t->job.kind) / NSEC_PER_SEC));
+        else
+            (void)err_set(&err, ABX_UNAVAILABLE, "the engine's worker died");
+        w->is_stuck = false; /* the ones behind it were not begun */
+        task_fail(t, &err, true);
     }
 }
 
 static void on_restart(uv_timer_t *t);
 
-static void worker_poll_closed(uv_handle_t *h)
+static void worker_over(struct worker *w)
 {
-    struct worker *w = h->data;
-
-    w->is_polled = false;
     if (w->crew->is_stopping)
         return;
     fail_sent(w);
     (void)uv_timer_start(&w->restart, on_restart, RESTART_MS, 0);
 }
 
+static void worker_poll_closed(uv_handle_t *h)
+{
+    struct worker *w = h->data;
+
+    w->is_polled = false;
+    worker_over(w);
+}
+
+/* True once it is reaped, or no child of ours. */
+static bool is_reaped(pid_t pid)
+{
+    return waitpid(pid, NULL, WNOHANG) != 0;
+}
+
+static void reap_dying(struct crew *c)
+{
+    bool has_late = false;
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < c->n_dying; i++) {
+        if (is_reaped(c->dying[i].pid))
+            has_late |= c->dying[i].is_told;
+        else
+            c->dying[n++] = c->dying[i];
+    }
+    c->n_dying = n;
+    if (n < DYING_MAX)
+        c->is_full_told = false;
+    if (!has_late || c->is_stopping)
+        return;
+    log_info("a killed worker has ended at last", NULL);
+    c->opts.on_late(c->opts.user);
+}
+
+static void on_child(uv_signal_t *h, int signo)
+{
+    (void)signo;
+    reap_dying(h->data);
+}
+
+/* Never waits: a process in an uninterruptible call of the kernel does not die of SIGKILL. There is
+ * room, because a worker is started only while fewer than DYING_MAX are dying. */
+static void worker_kill(struct worker *w)
+{
+    struct crew *c = w->crew;
+    pid_t pid = w->pid;
+
+    w->pid = 0;
+    (void)kill(pid, SIGKILL);
+    if (is_reaped(pid))
+        return;
+    c->dying[c->n_dying++] = (struct dying){ .pid = pid, .since_ns = time_mono_ns() };
+    clock_start(c);
+}
+
 static void worker_lost(struct worker *w)
 {
     if (w->pid == 0)
         return;
-    (void)kill(w->pid, SIGKILL);
-    (void)waitpid(w->pid, NULL, 0);
-    w->pid = 0;
-    uv_close((uv_handle_t *)&w->poll, worker_poll_closed);
+    worker_kill(w);
     fd_close(TAKE_FD(w->fd));
+    if (w->is_polled)
+        uv_close((uv_handle_t *)&w->poll, worker_poll_closed);
+    else
+        worker_over(w);
 }
 
 static int worker_watch(struct worker *w, struct abx_err *err)
@@ -228,6 +363,16 @@ static void on_restart(uv_timer_t *t)
 
     if (w->crew->is_stopping)
         return;
+    if (w->crew->n_dying >= DYING_MAX) {
+        if (!w->crew->is_full_told)
+            log_warn(
+                "no worker is started until one of the killed ones has ended: the kernel holds "
+                "too many",
+                NULL);
+        w->crew->is_full_told = true;
+        (void)uv_timer_start(&w->restart, on_restart, RESTART_MS, 0);
+        return;
+    }
     if (worker_fork(w, &e) < 0) {
         log_err("worker restart failed", &e);
         (void)uv_timer_start(&w->restart, on_restart, RESTART_MS, 0);
@@ -261,6 +406,7 @@ static void handle_result(struct worker *w, const struct job_result *r, int *fds
     t = list_take(&w->sent, r->id);
     if (!t)
         return;
+    w->head_ns = c->progress_ns[w->class] = c->clock_ns;
     dispatch(c, w->class);
     t->done(t->user, r, fds, n_fds);
     task_free(t);
@@ -320,6 +466,8 @@ static void dispatch(struct crew *c, enum worker_class class)
         if (packet_send(w->fd, &t->job, job_size(&t->job), t->fds, t->n_fds) < 0)
             worker_lost(w); /* the task fails with the others given to it */
         packet_close_fds(t->fds, t->n_fds);
+        if (w->sent.n == 0)
+            w->head_ns = c->clock_ns;
         list_add(&w->sent, t);
     }
 }
@@ -341,9 +489,78 @@ int crew_submit(struct crew *c, enum worker_class class, const struct job *job, 
     t->n_fds = n_fds;
     t->done = done;
     t->user = user;
+    clock_start(c);
+    t->queued_ns = c->clock_ns;
     list_add(&c->queue[class], t);
     dispatch(c, class);
     return 0;
+}
+
+/* --- deadlines ---------------------------------------------------------------------------------- */
+
+static void check_worker(struct worker *w)
+{
+    const struct task *t = w->sent.head;
+    char pid[16], seconds[16];
+
+    if (w->pid == 0 || !t || w->crew->clock_ns - w->head_ns < limit_ns(t->job.kind))
+        return;
+    (void)snprintf(pid, sizeof pid, "%ld", (long)w->pid);
+    (void)snprintf(seconds, sizeof seconds, "%d", (int)(limit_ns(t->job.kind) / NSEC_PER_SEC));
+    log_warn("worker is stuck in a job, killing it", "class", worker_class_name(w->class), "pid",
+             pid, "sandbox", t->job.record.name, "limit_s", seconds, NULL);
+    w->is_stuck = true;
+    worker_lost(w);
+}
+
+/* Oldest first; none of them was begun. */
+static void check_queue(struct crew *c, enum worker_class class)
+{
+    struct abx_err err;
+
+    while (c->queue[class].head &&
+           c->clock_ns - MAX(c->queue[class].head->queued_ns, c->progress_ns[class]) >=
+               QUEUE_LIMIT_NS) {
+        (void)err_set(&err, ABX_DEADLINE_EXCEEDED, "no worker of class '%s' was free for %d s",
+                      worker_class_name(class), (int)(QUEUE_LIMIT_NS / NSEC_PER_SEC));
+        task_fail(list_take(&c->queue[class], 0), &err, false);
+    }
+}
+
+static void check_dying(struct crew *c)
+{
+    char pid[16];
+
+    for (unsigned i = 0; i < c->n_dying; i++) {
+        struct dying *d = &c->dying[i];
+
+        if (d->is_told || time_mono_ns() - d->since_ns < LATE_NS)
+            continue;
+        (void)snprintf(pid, sizeof pid, "%ld", (long)d->pid);
+        log_warn("killed worker does not end: the kernel holds it", "pid", pid, NULL);
+        d->is_told = true;
+    }
+}
+
+static void on_clock(uv_timer_t *t)
+{
+    struct crew *c = t->data;
+    int64_t now = time_mono_ns();
+    bool is_needed = false;
+
+    c->clock_ns += MIN(now - c->clock_read_ns, CLOCK_STEP_MAX_NS);
+    c->clock_read_ns = now;
+    for (unsigned i = 0; i < c->n; i++)
+        check_worker(&c->workers[i]);
+    for (int class = 0; class < WORKER_CLASSES_; class ++)
+        check_queue(c, (enum worker_class) class);
+    check_dying(c);
+    for (int class = 0; class < WORKER_CLASSES_; class ++)
+        is_needed |= crew_load(c, (enum worker_class) class) > 0;
+    for (unsigned i = 0; i < c->n_dying; i++)
+        is_needed |= !c->dying[i].is_told;
+    if (!is_needed)
+        (void)uv_timer_stop(t);
 }
 
 unsigned crew_load(const struct crew *c, enum worker_class class)
@@ -357,6 +574,18 @@ unsigned crew_load(const struct crew *c, enum worker_class class)
 }
 
 /* --- the whole ---------------------------------------------------------------------------------- */
+
+static int open_handles(struct crew *c, struct abx_err *err)
+{
+    int r = uv_timer_init(c->opts.loop, &c->clock);
+
+    if (r == 0)
+        r = uv_signal_init(c->opts.loop, &c->child);
+    c->clock.data = c->child.data = c;
+    if (r == 0)
+        r = uv_signal_start(&c->child, on_child, SIGCHLD);
+    return r < 0 ? err_sys(err, -r, "event loop") : 0;
+}
 
 static void add_workers(struct crew *c)
 {
@@ -413,11 +642,17 @@ int crew_start(const struct crew_opts *opts, struct crew **ret, struct abx_err *
     c->opts = *opts;
     for (int i = 0; i < WORKER_CLASSES_; i++)
         list_init(&c->queue[i]);
+    r = open_handles(c, err);
+    if (r < 0) {
+        free(c);
+        return r;
+    }
     add_workers(c);
     r = start_all(c, err);
     if (r < 0) {
-        crew_stop(c);
-        (void)uv_run(opts->loop, UV_RUN_NOWAIT);
+        (void)crew_stop(c);
+        for (int i = 0; i < 10 && uv_run(opts->loop, UV_RUN_NOWAIT) != 0; i++)
+            ;
         crew_free(c);
         return r;
     }
@@ -425,29 +660,43 @@ int crew_start(const struct crew_opts *opts, struct crew **ret, struct abx_err *
     return 0;
 }
 
-static void timer_closed(uv_handle_t *h)
+static void handle_closed(uv_handle_t *h)
 {
     (void)h;
 }
 
-void crew_stop(struct crew *c)
+static void await_dying(struct crew *c)
+{
+    const struct timespec pause = { .tv_nsec = 2 * NSEC_PER_MSEC };
+    int64_t end = time_mono_ns() + STOP_TIMEOUT_NS;
+
+    for (reap_dying(c); c->n_dying > 0 && time_mono_ns() < end; reap_dying(c))
+        (void)nanosleep(&pause, NULL);
+}
+
+bool crew_stop(struct crew *c)
 {
     if (c->is_stopping)
-        return;
+        return c->n_dying == 0;
     c->is_stopping = true;
+    uv_close((uv_handle_t *)&c->clock, handle_closed);
+    uv_close((uv_handle_t *)&c->child, handle_closed);
     for (unsigned i = 0; i < c->n; i++) {
         struct worker *w = &c->workers[i];
 
-        uv_close((uv_handle_t *)&w->restart, timer_closed);
+        uv_close((uv_handle_t *)&w->restart, handle_closed);
         if (w->is_polled && !uv_is_closing((uv_handle_t *)&w->poll))
             uv_close((uv_handle_t *)&w->poll, worker_poll_closed);
         if (w->pid == 0)
             continue;
         fd_close(TAKE_FD(w->fd));
-        (void)kill(w->pid, SIGKILL);
-        (void)waitpid(w->pid, NULL, 0);
-        w->pid = 0;
+        worker_kill(w);
     }
+    await_dying(c);
+    for (unsigned i = 0; i < c->n_dying; i++)
+        c->dying[i].is_told = false;
+    check_dying(c);
+    return c->n_dying == 0;
 }
 
 void crew_free(struct crew *c)

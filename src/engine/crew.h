@@ -5,6 +5,11 @@
  * the job socket is descriptor WORKER_FD, the lock of the data dir WORKER_LOCK_FD (so that a new
  * engine waits until the last worker of the old one is gone). A worker that died fails the jobs
  * given to it with UNAVAILABLE.
+ *
+ * Each kind of job has a deadline. A worker over it is killed, its job fails with DEADLINE_EXCEEDED,
+ * and another takes its place; so do jobs that wait while their class answers nothing. A killed worker
+ * that the kernel holds (uninterruptible sleep) is reaped whenever it ends and does not count as a
+ * worker any more; while eight are held, none is started.
  */
 #pragma once
 
@@ -17,7 +22,7 @@
 
 struct crew;
 
-/* `result` (err.code set on failure) and `fds` are borrowed until return; take descriptors with
+/* `result` (err.code set on failure; is_cut_off when its worker died or was killed at it) and `fds` are borrowed until return; take descriptors with
  * TAKE_FD. */
 typedef void (*job_done_fn)(void *user, const struct job_result *result, int *fds, size_t n_fds);
 
@@ -29,6 +34,8 @@ struct crew_opts {
     unsigned count[WORKER_CLASSES_];
     /* JOB_EXIT, JOB_OOM, and the JOB_READY of each start that went well. */
     void (*on_event)(void *user, const struct job_result *event);
+    /* A worker ended long after it was killed: what its last call made may have no owner. */
+    void (*on_late)(void *user);
     void *user;
 };
 
@@ -40,9 +47,9 @@ int crew_submit(struct crew *c, enum worker_class class, const struct job *job, 
                 size_t n_fds, job_done_fn done, void *user, struct abx_err *err);
 /* Jobs of a class that wait or are under way. */
 unsigned crew_load(const struct crew *c, enum worker_class class);
-/* Closes the sockets, kills and reaps the workers. Blocks until they are gone. Handles close from
- * the loop. */
-void crew_stop(struct crew *c);
+/* Closes the sockets, kills and reaps the workers. Blocks until they are gone, at most 5 s; false when
+ * the kernel still holds one. Handles close from the loop. */
+bool crew_stop(struct crew *c);
 /* After the loop has ended. */
 void crew_free(struct crew *c);
 DEFINE_CLEANUP(struct crew *, crew_free)

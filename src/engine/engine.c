@@ -141,8 +141,10 @@ static int take_lock(struct engine *e, struct abx_err *err)
         if (errno != EWOULDBLOCK)
             return err_sys(err, errno, "lock '%s'", path);
         if (time_mono_ns() > end)
-            return err_set(err, ABX_FAILED_PRECONDITION, "another engine serves '%s'",
-                           e->o->data_dir);
+            return err_set(
+                err, ABX_FAILED_PRECONDITION,
+                "another engine serves '%s', or the kernel holds a worker of the last one",
+                e->o->data_dir);
         (void)nanosleep(&step, NULL);
     }
     return 0;
@@ -216,6 +218,11 @@ static int open_facilities(struct engine *e, struct abx_err *err)
     return r;
 }
 
+static void on_late_worker(void *user)
+{
+    audit_begin(user, true, 0, 0);
+}
+
 static int start_crew(struct engine *e, char *const *argv, struct abx_err *err)
 {
     const struct crew_opts opts = {
@@ -231,6 +238,7 @@ static int start_crew(struct engine *e, char *const *argv, struct abx_err *err)
             [WORKER_TRASH] = 1,
         },
         .on_event = sandbox_on_event,
+        .on_late = on_late_worker,
         .user = e,
     };
 
@@ -335,7 +343,10 @@ static void finish(struct engine *e)
     bool is_empty = (e->stop_kills && table_count(e->table) == 0) || e->must_restart;
 
     server_stop(e);
-    crew_stop(e->crew);
+    /* The kernel finishes at most the one call that such a worker is in: no reason to keep the next
+     * engine waiting, and what the call makes is found by the audit at its start or after. */
+    if (!crew_stop(e->crew) && flock(e->lock_fd, LOCK_UN) < 0)
+        log_warn("the data dir stays locked until the last worker has ended", NULL);
     sockets_stop(e->sockets);
     if (is_empty && disk_pool_unmount(e->pool, &err) < 0)
         log_err("the pool stays mounted", &err);

@@ -89,6 +89,7 @@ struct job_result {
     uint64_t id;
     struct abx_err err; /* code 0: done */
     struct record record;
+    bool is_cut_off;     /* set by the crew: the worker was lost while it had the job */
     bool has_upper_left; /* JOB_REMOVE: the upper could not be moved to the trash */
     union {
         int mount_path;     /* JOB_READY of a create worker */

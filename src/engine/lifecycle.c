@@ -199,8 +199,9 @@ static void on_removed(void *user, const struct job_result *r, int *fds, size_t 
 
     (void)fds;
     (void)n_fds;
-    if (r->err.code == ABX_UNAVAILABLE && !e->is_stopping) { /* the worker died, not the job */
-        sb->must_sweep = true;
+    sb->must_sweep |= r->is_cut_off;
+    /* The worker died, not the job. One that hung in it would again: later. */
+    if (r->is_cut_off && r->err.code == ABX_UNAVAILABLE && !e->is_stopping) {
         submit_remove(e, sb);
         return;
     }

@@ -52,7 +52,7 @@ static void on_prepared(void *user, const struct job_result *r, int *fds, size_t
     e->slots_not_before_ns = time_mono_ns() + RETRY_NS;
     engine_tick_later(e);
     sb->state = SANDBOX_PREPARED;
-    sb->must_sweep = r->err.code == ABX_UNAVAILABLE;
+    sb->must_sweep = r->is_cut_off;
     sandbox_remove(e, sb, 0, 0);
     /* The oldest that waits was counting on it. */
     if (e->slots_coming < e->n_waiting)

@@ -1,0 +1,115 @@
+"""Workers of the engine that hang, stopped or held by the kernel: every call ends, another worker takes over, and nothing
+stays that no one owns. Needs root.
+"""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from test_engine import Engine, alive, engine, engines, pids_of, wait_for  # noqa: F401 (fixtures)
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(280)]
+
+
+def stop_workers(engine, *kinds):
+    """Stops all workers of these kinds; {kind: [pid]}."""
+    pids = {kind: engine.workers(kind) for kind in kinds}
+    for pid in sum(pids.values(), []):
+        os.kill(pid, signal.SIGSTOP)
+    assert all(pids.values())
+    return pids
+
+
+def expect_replaced(engine, stopped):
+    for kind, pids in stopped.items():
+        wait_for(f"the end of the stopped ones ({kind})", lambda pids=pids: not any(alive(p) for p in pids))
+        wait_for("workers in their place", lambda kind=kind, n=len(pids): len(engine.workers(kind)) == n)
+
+
+def end_all(tool):
+    for name in pids_of(tool):
+        assert tool(f"kill {name}") == "existed=1"
+    wait_for("a clean audit", lambda: tool("audit") == "findings=0 repaired=0", 40)
+
+
+def failed(answer):
+    return int(answer.rpartition("failed=")[2].split()[0])
+
+
+def test_stopped_workers_are_replaced_and_their_calls_end(engine):
+    tool, killing, freezing, other = engine.start(), engine.tool(), engine.tool(), engine.tool()
+    tool("creates 4 k base")
+    kept = pids_of(tool)
+    stopped = stop_workers(engine, "create", "remove", "control")
+    # A tool gives up after 30 s.
+    tool.send("creates 6 x base")
+    killing.send("kill k0")
+    time.sleep(0.1)
+    killing_too = engine.tool()
+    killing_too.send("kill k1")
+    freezing.send("freeze k2")
+    assert other("info"), "the engine answers others meanwhile"
+    # Each worker had two creates; the others go to those that came in their place.
+    assert 1 <= failed(tool.receive()) <= 4
+    for each in (killing, killing_too, freezing):
+        answer = each.receive()
+        assert answer.startswith("err") and "did not finish within" in answer, answer
+    expect_replaced(engine, stopped)
+    assert engine.log.read_text().count("worker is stuck in a job") == 5
+    wait_for("the second try", lambda: not pids_of(tool).keys() & {"k0", "k1"}, 40)
+    tool("thaw k2")
+    assert tool("freeze k2").startswith("us=")
+    assert alive(kept["k2"]) and alive(kept["k3"])
+    assert tool("create y base")
+    end_all(tool)
+
+
+def test_a_stopped_preparing_worker_is_replaced(engine):
+    tool, other = engine.start(), engine.tool()
+    tool("creates 2 k base")
+    kept = pids_of(tool)
+    stopped = stop_workers(engine, "prepare")
+    tool.send("creates 24 x base")  # more than there is stock
+    assert other("info")
+    assert 1 <= failed(tool.receive()) <= 4
+    expect_replaced(engine, stopped)
+    assert all(alive(p) for p in kept.values())
+    assert tool("creates 20 y base").startswith("done=20 failed=0")
+    end_all(tool)
+
+
+def states(pids):
+    found = []
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/stat") as f:
+                found.append(f.read().rpartition(")")[2].split()[0])
+        except OSError:
+            pass
+    return found
+
+
+def test_workers_held_by_the_kernel_do_not_hold_the_engine(engine):
+    """A frozen file system holds whoever writes to it in uninterruptible sleep; SIGKILL does not end that."""
+    tool, other = engine.start("--slots", "2"), engine.tool()
+    tool("creates 2 k base")
+    kept = pids_of(tool)
+    pool = engine.data / "pool/fs"
+    subprocess.run(["fsfreeze", "--freeze", pool], check=True, timeout=60)
+    try:
+        begun = time.monotonic()
+        tool.send("creates 6 x base")
+        answer = tool.receive()
+        assert "failed=" in answer or answer.startswith("err"), answer
+        assert time.monotonic() - begun < 60
+        wait_for("a worker that the kernel holds", lambda: "D" in states(engine.workers("prepare") + engine.workers("create")), 60)
+        wait_for("word of it", lambda: "the kernel holds it" in engine.log.read_text(), 60)
+        assert other("info") and pids_of(other).keys() >= kept.keys()
+        assert all(alive(p) for p in kept.values())
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", pool], check=True, timeout=60)
+    wait_for("the held one's end", lambda: "has ended at last" in engine.log.read_text(), 60)
+    wait_for("a create that succeeds", lambda: other.error(f"create y{time.monotonic_ns()} base").startswith("ok"), 60)
+    end_all(other)
