@@ -49,6 +49,7 @@ static const struct entry entries[] = {
     { "memory", probe_memory, PROBE_DEGRADED },
     { "process-ids", probe_pids, PROBE_DEGRADED },
     { "open-files", probe_nofile, PROBE_DEGRADED },
+    { "open-files-machine", probe_file_max, PROBE_DEGRADED },
     { "inotify", probe_inotify, PROBE_INFO },
     { "port", probe_port, PROBE_INFO },
     { "base-template-tools", probe_tools, PROBE_DEGRADED },

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/str.h"
 #include "engine/cgroup_internal.h"
 #include "engine/probe_internal.h"
 
@@ -16,6 +17,13 @@
 #define MEMORY_MIN (GIB + GIB / 2)
 #define PIDS_MIN 16384u
 #define NOFILE_MIN 16384u
+/* Descriptors of the engine, which holds most: for a sandbox, and for itself with slots and reserve. */
+#define NOFILE_EACH 2u
+#define NOFILE_OWN 512u
+/* Open files of the machine for an idle sandbox, measured: sockets, pidfds, what its daemon has open. */
+#define FILES_EACH 16u
+/* One open file takes 192 to 256 bytes of the kernel's memory: what a sandbox of the default size can hold. */
+#define FILES_OF_A_SANDBOX (GIB / 256)
 #define WAIT_MS 1000
 
 static int open_tree(struct cgroup_tree **ret, struct abx_err *err)
@@ -170,6 +178,11 @@ void probe_pids(const struct probe_env *env, struct probe_check *ret)
                   cgroup_pids_cap(total));
 }
 
+static unsigned long long sandboxes_for(rlim_t descriptors)
+{
+    return descriptors > NOFILE_OWN ? (descriptors - NOFILE_OWN) / NOFILE_EACH : 0;
+}
+
 void probe_nofile(const struct probe_env *env, struct probe_check *ret)
 {
     struct rlimit limit;
@@ -177,11 +190,37 @@ void probe_nofile(const struct probe_env *env, struct probe_check *ret)
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return;
     if (limit.rlim_max < NOFILE_MIN)
-        probe_set(ret, PROBE_DEGRADED, "a process of the service holds 2 to 4 for each sandbox",
-                  "LimitNOFILE=1048576 in the unit, or ulimit -Hn as root", "at most %llu",
-                  (unsigned long long)limit.rlim_max);
+        probe_set(ret, PROBE_DEGRADED,
+                  "creates over that are refused; a gateway has room for fewer connections, too",
+                  "LimitNOFILE=1048576 in the unit, or ulimit -Hn as root",
+                  "at most %llu for a process, enough for %llu sandboxes",
+                  (unsigned long long)limit.rlim_max, sandboxes_for(limit.rlim_max));
     else
-        probe_set(ret, PROBE_OK, "", "", "at most %llu", (unsigned long long)limit.rlim_max);
+        probe_set(ret, PROBE_OK, "", "", "at most %llu for a process, enough for %llu sandboxes",
+                  (unsigned long long)limit.rlim_max, sandboxes_for(limit.rlim_max));
+}
+
+void probe_file_max(const struct probe_env *env, struct probe_check *ret)
+{
+    uint64_t most = 0, in_use = 0, left;
+    char text[128];
+
+    if (cgroup_read_u64(AT_FDCWD, "/proc/sys/fs/file-max", &most, NULL) < 0 ||
+        cgroup_read_text(AT_FDCWD, "/proc/sys/fs/file-nr", text, sizeof text, NULL) < 0 ||
+        !str_parse_u64(slice_of(text, strcspn(text, "\t\n")), UINT64_MAX, &in_use)) {
+        probe_set(ret, PROBE_INFO, "", "", "unknown");
+        return;
+    }
+    left = most > in_use ? most - in_use : 0;
+    if (left < FILES_OF_A_SANDBOX)
+        probe_set(ret, PROBE_DEGRADED,
+                  "one sandbox of 1 GiB can use them up, and the others fail with ENFILE",
+                  "sysctl -w fs.file-max=9223372036854775807, as systemd does at boot",
+                  "%llu of %llu left, enough for %llu idle sandboxes", (unsigned long long)left,
+                  (unsigned long long)most, (unsigned long long)(left / FILES_EACH));
+    else
+        probe_set(ret, PROBE_OK, "", "", "%llu of %llu left", (unsigned long long)left,
+                  (unsigned long long)most);
 }
 
 void probe_inotify(const struct probe_env *env, struct probe_check *ret)

@@ -55,6 +55,18 @@ def test_the_probe_sees_a_disk_that_cannot_be_mapped(data):
     assert "ramfs" in ramfs["idmapped-mounts"]["value"]
 
 
+def test_the_probe_counts_open_files(tmp_path):
+    few = probe("--data-dir", "/var/tmp/x", prefix=("prlimit", "--nofile=1024:2512"))["open-files"]
+    assert (few["status"], few["value"]) == ("degraded", "at most 2512 for a process, enough for 1000 sandboxes")
+    many = probe("--data-dir", "/var/tmp/x")
+    assert re.fullmatch(r"at most \d+ for a process, enough for \d+ sandboxes", many["open-files"]["value"])
+    for limit, status in ((100000, "degraded"), (2**63 - 1, "ok")):
+        (tmp_path / "file-max").write_text(f"{limit}\n")
+        script = f'mount --bind {tmp_path}/file-max /proc/sys/fs/file-max && exec "$0" "$@"'
+        found = probe("--data-dir", "/var/tmp/x", prefix=("unshare", "-m", "sh", "-c", script))["open-files-machine"]
+        assert found["status"] == status and f" of {limit} left" in found["value"], found
+
+
 def test_the_probe_explains_itself_to_people():
     run = subprocess.run([TOOL, "--probe", "--text", "--data-dir", "/proc/x"], capture_output=True, text=True)
     assert run.returncode == 1

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import socket
 import stat
@@ -82,6 +83,21 @@ def test_a_role_that_fails_ends_the_start(build_dir, tmp_path):
     )
     assert run.returncode == 8
     assert "broken" in run.stderr and "abx-engine ended while the service was starting" in run.stderr
+
+
+def test_a_soft_limit_of_descriptors_is_raised(build_dir, base_template):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    s = Service(build_dir)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        s.start()
+        for pid in (s.process.pid, *[pid for pids in s.roles().values() for pid in pids]):
+            [line] = [x for x in open(f"/proc/{pid}/limits") if x.startswith("Max open files")]
+            assert line.split()[3:5] == [str(hard), str(hard)], pid
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        s.stop()
+        s.remove()
 
 
 @pytest.fixture(scope="module")
