@@ -3,6 +3,24 @@
 import os
 import subprocess
 
+from conftest import ROOT
+
+
+def is_elf(path):
+    with open(path, "rb") as f:
+        return f.read(4) == b"\x7fELF"
+
+
+def says_where_it_was_built(program, build_dir):
+    data = program.read_bytes()
+    return any(str(folder).encode() + b"/" in data or str(folder).encode() + b"\0" in data for folder in (ROOT, build_dir.resolve()))
+
+
+def test_no_program_says_where_it_was_built(build_dir):
+    programs = [p for p in build_dir.rglob("*") if p.is_file() and os.access(p, os.X_OK) and is_elf(p)]
+    assert {"abx", "abx-engine", "abx-guest", "test_base_buf"} <= {p.name for p in programs}
+    assert [p for p in programs if says_where_it_was_built(p, build_dir)] == []
+
 
 def test_installed_tree(build_dir, tmp_path):
     subprocess.run(
@@ -14,6 +32,10 @@ def test_installed_tree(build_dir, tmp_path):
     recipe = {f for f in files if f.startswith("share/abx/template/base/")}
     assert {f.rsplit("/", 1)[1] for f in recipe} >= {"packages", "setup.sh", "finish.sh", "sources.sh"}
     assert not {f for f in files if f.endswith((".a", ".h"))} and not [f for f in files if "test" in f or "tool" in f]
+    for program in (p for p in tmp_path.rglob("*") if p.is_file() and is_elf(p)):
+        sections = subprocess.run(["/usr/bin/readelf", "-SW", program], capture_output=True, text=True, check=True).stdout
+        assert ".debug_info" not in sections, f"{program}: not stripped (a build from before? meson configure -Dstrip=true)"
+        assert not says_where_it_was_built(program, build_dir), program
     helped = subprocess.run([tmp_path / "usr/local/bin/abx", "version"], capture_output=True, text=True, timeout=10)
     assert helped.stdout.startswith("abx ")
     # Its programs are looked for in the prefix that it was built for, and the message says so.
