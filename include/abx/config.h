@@ -26,8 +26,9 @@ struct abx_pair {
 
 typedef struct abx_config abx_config;
 
-/* Options: what a program sets itself. NULL, 0 and ABX_UNSET mean "not set: look further". All
- * strings are copied. */
+/* Options: what a program sets itself. NULL, a blank string and ABX_UNSET mean "not set: look
+ * further". All strings are copied. An access key given here comes before an API key of a lower layer;
+ * else requests are signed only when no layer has an API key. */
 #define ABX_UNSET (-1)
 struct abx_config_opts {
     size_t size;                    /* sizeof(struct abx_config_opts) */
@@ -88,10 +89,11 @@ ABX_EXPORT int abx_config_load(const struct abx_config_opts *opts, abx_config **
 ABX_EXPORT abx_config *abx_config_ref(abx_config *config);
 ABX_EXPORT void abx_config_unref(abx_config *config); /* NULL allowed */
 
-/* Value of a key of `abx_config_next` as text, NULL when unset. `*ret_origin` (may be NULL) says where it comes from:
- * "option", "environment ABX_SANDBOX_API_KEY", "file /home/u/.abx/config.toml", "local service
- * /run/abx/local/0.env", "default". Secrets come masked (last 4 characters if longer than 8) unless `reveal`. Both
- * borrowed until the config is gone. */
+/* Value of a key of abx_config_key_at as text, NULL when unset. `*ret_origin` (may be NULL; "" when
+ * unset) says where it comes from: "option", "environment ABX_SANDBOX_API_KEY",
+ * "file /home/u/.abx/config.toml", "local service /run/abx/local/0.env", "from sandbox_domain" (derived),
+ * "default". Secrets come masked ("****" and the last 4 characters if longer than 8), a proxy without
+ * its password, unless `reveal`. Both borrowed until the config is gone. */
 ABX_EXPORT const char *abx_config_get(const abx_config *config, const char *key, int reveal,
                                       const char **ret_origin);
 
@@ -100,8 +102,8 @@ struct abx_config_key {
     size_t size;
     const char *name;     /* "sandbox_api_key" */
     const char *env;      /* "ABX_SANDBOX_API_KEY", NULL = none */
-    const char *env_e2b;  /* "E2B_API_KEY", NULL = none */
-    const char *type;     /* "string", "int", "float", "bool", "url" */
+    const char *env_e2b;  /* "E2B_API_KEY": comes after `env`, process environment only; NULL = none */
+    const char *type;     /* "string", "int", "float" (seconds), "bool", "url" */
     const char *fallback; /* default as text, NULL = unset */
     const char *help;     /* one sentence, with the unit */
     int is_secret;        /* stored in ~/.abx/.env, never in config.toml */

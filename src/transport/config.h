@@ -13,6 +13,7 @@
 
 struct config_value {
     char *text;   /* NULL = unset */
+    char *masked; /* what is shown instead of a secret, NULL = text itself */
     char *origin; /* "option", "environment E2B_API_KEY", ... */
 };
 
@@ -28,11 +29,17 @@ struct abx_config {
     const char *domain;       /* always set */
     const char *sandbox_url, *volume_url, *proxy, *ca_file;
     const char *default_template;
-    const char *user_agent;     /* whole field value */
+    char *user_agent;    /* whole field value, owned */
+    const char *profile; /* NULL = none */
+    char *local_service; /* file of the service running here that gave key, URL, domain; owned */
+    char *unread;        /* files of the configuration that may not be read, NULL = none; owned */
     int64_t request_timeout_ms; /* 0 = none */
     int64_t ws_ping_interval_ms;
     bool bearer, debug, http2;
-    int protobuf; /* 1, 0, ABX_UNSET */
+    bool is_signed; /* requests are signed with the access key; else the API key is sent */
+    bool validate_api_key;
+    int connect_retries; /* further tries when no connection could be made */
+    int protobuf;        /* 1, 0, ABX_UNSET */
     struct abx_pair *headers, *sandbox_headers;
     size_t header_count, sandbox_header_count;
     int max_connections, max_idle_connections, idle_timeout_ms;

@@ -1,0 +1,83 @@
+/* config.c - life of a config, and reading its values. How it is resolved: config_resolve.c. */
+#include "transport/config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "transport/config_resolve.h"
+#include "transport/config_table.h"
+
+abx_config *abx_config_ref(abx_config *config)
+{
+    if (config)
+        (void)atomic_fetch_add_explicit(&config->refs, 1, memory_order_relaxed);
+    return config;
+}
+
+static void pairs_free(struct abx_pair *pairs, size_t n)
+{
+    for (size_t i = 0; pairs && i < n; i++) {
+        free((void *)(uintptr_t)pairs[i].key);
+        free((void *)(uintptr_t)pairs[i].value);
+    }
+    free(pairs);
+}
+
+/* Secrets do not stay in freed memory. */
+static void text_free(char *text)
+{
+    if (text)
+        explicit_bzero(text, strlen(text));
+    free(text);
+}
+
+void config_free(abx_config *config)
+{
+    if (!config)
+        return;
+    for (size_t i = 0; config->values && i < CONFIG_COUNT; i++) {
+        text_free(config->values[i].text);
+        text_free(config->values[i].masked);
+        free(config->values[i].origin);
+    }
+    free(config->values);
+    pairs_free(config->headers, config->header_count);
+    pairs_free(config->sandbox_headers, config->sandbox_header_count);
+    free(config->user_agent);
+    free(config->local_service);
+    free(config->unread);
+    free(config);
+}
+
+void abx_config_unref(abx_config *config)
+{
+    if (config && atomic_fetch_sub_explicit(&config->refs, 1, memory_order_acq_rel) == 1)
+        config_free(config);
+}
+
+const char *abx_config_get(const abx_config *config, const char *key, int reveal,
+                           const char **ret_origin)
+{
+    int i = config_row_find(key);
+    const struct config_value *v = i < 0 ? NULL : &config->values[i];
+
+    if (ret_origin)
+        *ret_origin = v && v->text ? v->origin : "";
+    if (!v || !v->text)
+        return NULL;
+    return reveal || !v->masked ? v->text : v->masked;
+}
+
+int64_t config_deadline_ns(const abx_config *config, int64_t request_timeout_ms)
+{
+    int64_t ms = request_timeout_ms == ABX_UNSET ? config->request_timeout_ms : request_timeout_ms;
+    int64_t ns;
+
+    if (ms <= 0)
+        return 0;
+    if (__builtin_mul_overflow(ms, NSEC_PER_MSEC, &ns) ||
+        __builtin_add_overflow(ns, time_mono_ns(), &ns))
+        return 0;
+    return ns;
+}
