@@ -435,6 +435,22 @@ def test_kill_ends_promptly_and_twice_is_not_found(guest):
     until(lambda: guest.names() == ["abx-guest", "abx-guest", "sleep"])  # signals go to the process alone
 
 
+def test_second_kill_is_not_found_before_the_process_is_reaped(guest):
+    """Two kills in one packet: the second is read before anyone can have heard of the process's end."""
+    process = guest.start("sleep", "600")
+    body = json.dumps({"process": {"pid": process.pid}, "signal": "SIGNAL_SIGKILL"})
+    fields = {**guest.headers("application/json"), "Host": "x", "Content-Length": len(body)}
+    head = "POST /process.Process/SendSignal HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in fields.items())
+    connection = guest.connection()
+    connection.connect()
+    connection.sock.sendall(f"{head}\r\n{body}{head}Connection: close\r\n\r\n{body}".encode())
+    answers = b"".join(iter(lambda: connection.sock.recv(65536), b""))
+    connection.close()
+    assert answers.count(b"HTTP/1.1 200 ") == 1 and answers.count(b"HTTP/1.1 404 ") == 1, answers
+    assert f'"process with pid {process.pid} not found"'.encode() in answers
+    assert process.wait()["end"]["status"] == "signal: killed"
+
+
 def test_kill_of_an_exited_command_ends_what_holds_its_pipes(guest):
     process = guest.sh_start("sleep 100 & echo ready")
     process.until_output(b"ready\n")

@@ -186,8 +186,11 @@ int command_signal(struct command *c, int sig, struct abx_err *err)
         command_kill_tree(c);
         return 0;
     }
+    if (c->is_killed)
+        return err_set(err, ABX_NOT_FOUND, "process with pid %d not found", c->pid);
     if (syscall(SYS_pidfd_send_signal, c->pidfd, sig, NULL, 0) < 0 && errno != ESRCH)
         return err_sys(err, errno, "signal process %d", c->pid);
+    c->is_killed = sig == SIGKILL;
     c->is_prompt = true;
     return 0;
 }

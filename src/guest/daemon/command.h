@@ -50,6 +50,7 @@ struct command {
     bool has_stdin;
     bool is_survivor;
     bool is_prompt;    /* killed or signalled: end with the process, not with its pipes */
+    bool is_killed;    /* SIGKILL is on its way: for later signals it is gone */
     bool is_timed_out; /* killed because its time was over */
     bool is_exited;
     bool is_ended;
@@ -96,7 +97,8 @@ bool command_peek(struct command *c, struct command_reader *r, enum output_strea
 void command_advance(struct command *c, struct command_reader *r);
 
 /* Sends SIGTERM or SIGKILL to the command's process. One that has exited but not ended ends now,
- * with what holds its pipes killed by SIGKILL. */
+ * with what holds its pipes killed by SIGKILL. One that was sent SIGKILL before is NOT_FOUND, whether
+ * or not it was reaped meanwhile: a second kill has one answer. */
 int command_signal(struct command *c, int sig, struct abx_err *err);
 int command_resize(struct command *c, unsigned cols, unsigned rows, struct abx_err *err);
 
