@@ -96,6 +96,8 @@ struct abx_sandbox_parts {
     const char *envd_url;
     int protobuf; /* the server said that it takes it */
 };
+#define ABX_SANDBOX_PARTS_INIT                                                                     \
+    { sizeof(struct abx_sandbox_parts), NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0 }
 ABX_EXPORT int abx_sandbox_new(abx_config *config, const struct abx_sandbox_parts *parts,
                                abx_sandbox **ret, struct abx_error *err);
 ABX_EXPORT abx_sandbox *abx_sandbox_ref(abx_sandbox *sandbox);
@@ -108,8 +110,8 @@ ABX_EXPORT const char *abx_sandbox_envd_version(const abx_sandbox *sandbox);
 ABX_EXPORT const char *abx_sandbox_domain(const abx_sandbox *sandbox);
 ABX_EXPORT const char *abx_sandbox_access_token(const abx_sandbox *sandbox);
 ABX_EXPORT const char *abx_sandbox_traffic_token(const abx_sandbox *sandbox);
-/* Base URL that envd calls use: sandbox_url of the config > envdUrl of the answer > an explicit
- * http:// base URL > debug > https host form. `direct` skips the shared host (client.md 2.3). */
+/* Base URL that envd calls use: sandbox_url of the config > debug > envdUrl of the answer > an explicit
+ * http:// base URL > https host form. `direct` skips the shared host of some domains (client.md 2.3). */
 ABX_EXPORT const char *abx_sandbox_envd_url(const abx_sandbox *sandbox, int direct);
 ABX_EXPORT abx_config *abx_sandbox_config(const abx_sandbox *sandbox);
 

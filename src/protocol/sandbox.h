@@ -17,9 +17,15 @@ struct abx_sandbox {
     char *template_id, *envd_version, *access_token, *traffic_token, *domain;
     char *envd_url;        /* base URL for RPC and files, no slash at the end */
     char *envd_direct_url; /* for URLs given away: never the shared host */
-    unsigned envd[3];      /* version, parsed; unknown = 99.99.99 */
-    bool protobuf;         /* codec of RPC: by the config, else as the server offered */
+    bool
+        by_headers; /* envd_url serves every port, told apart by header; else it has the host form */
+    unsigned envd[3]; /* version, parsed; unknown = 99.99.99 */
+    bool protobuf;    /* codec of RPC: by the config, else as the server offered */
 };
+
+/* As abx_sandbox_new, which this is, with whole `parts`. */
+int sandbox_new(abx_config *config, const struct abx_sandbox_parts *parts, abx_sandbox **ret,
+                struct abx_err *err);
 
 /* Is its envd at least major.minor.patch? */
 bool sandbox_has_envd(const abx_sandbox *sb, unsigned major, unsigned minor, unsigned patch);
@@ -28,9 +34,9 @@ int sandbox_need_envd(const abx_sandbox *sb, unsigned major, unsigned minor, uns
                       const char *what, struct abx_err *err);
 
 /* Headers of every request to one of its ports: E2b-Sandbox-Id, E2b-Sandbox-Port, X-Access-Token when there is a
- * token (`port` 49983 and 49999), E2B-Traffic-Access-Token (other ports and 49999), the config's sandbox headers,
- * and for `user` (may be NULL) Authorization: Basic. At most `max` pairs into `to`, whose texts are borrowed from the
- * sandbox or live in `mem`. Returns the count, or a code. */
+ * token (`port` 49983 and 49999), E2B-Traffic-Access-Token (other ports and 49999), the config's sandbox headers (which
+ * replace ours of the same name), and for `user` (may be NULL) Authorization: Basic. Texts of the pairs are borrowed from
+ * the sandbox or live in `mem`, which must not grow as long as they are in use. Returns the count, or a code. */
 #define SANDBOX_HEADERS_MAX 40
 int sandbox_headers(const abx_sandbox *sb, uint16_t port, const char *user, struct buf *mem,
                     struct abx_pair to[SANDBOX_HEADERS_MAX], struct abx_err *err);
