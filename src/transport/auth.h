@@ -14,7 +14,7 @@ struct auth_headers {
     struct buf mem;
 };
 
-/* Makes the fields for a request: `action` is what the signature calls it ("CreateSandbox"),
+/* Makes the fields for a request. One that config->headers has too is left to it. `action` is what the signature calls it ("CreateSandbox"),
  * `content_type` NULL without a body. Done with auth_headers_done, also after an error. Errors: UNAUTHENTICATED with
  * ABX_REASON_NO_CREDENTIALS (says what to set, and `sudo abx key local --user NAME`). */
 int auth_headers_make(const abx_config *config, const char *method, const char *url,

@@ -46,7 +46,7 @@ void config_free(abx_config *config)
     pairs_free(config->sandbox_headers, config->sandbox_header_count);
     free(config->user_agent);
     free(config->local_service);
-    free(config->unread);
+    free(config->hint);
     free(config);
 }
 

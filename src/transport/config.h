@@ -32,7 +32,7 @@ struct abx_config {
     char *user_agent;    /* whole field value, owned */
     const char *profile; /* NULL = none */
     char *local_service; /* file of the service running here that gave key, URL, domain; owned */
-    char *unread;        /* files of the configuration that may not be read, NULL = none; owned */
+    char *hint;          /* why no layer has a key; owned, NULL = nothing to say */
     int64_t request_timeout_ms; /* 0 = none */
     int64_t ws_ping_interval_ms;
     bool bearer, debug, http2;
