@@ -31,7 +31,9 @@ def test_installed_tree(build_dir, tmp_path):
         f"libexec/abx/abx-{role}" for role in ("control", "engine", "gateway", "guest")} <= files
     recipe = {f for f in files if f.startswith("share/abx/template/base/")}
     assert {f.rsplit("/", 1)[1] for f in recipe} >= {"packages", "setup.sh", "finish.sh", "sources.sh"}
-    assert not {f for f in files if f.endswith((".a", ".h"))} and not [f for f in files if "test" in f or "tool" in f]
+    assert {f for f in files if f.endswith(".a")} == {f for f in files if f.endswith("/libabx.a")} != set()
+    assert {f for f in files if f.endswith(".h")} == {f"include/abx/{h.name}" for h in (ROOT / "include/abx").glob("*.h")}
+    assert not [f for f in files if "test" in f or "tool" in f]
     for program in (p for p in tmp_path.rglob("*") if p.is_file() and is_elf(p)):
         sections = subprocess.run(["/usr/bin/readelf", "-SW", program], capture_output=True, text=True, check=True).stdout
         assert ".debug_info" not in sections, f"{program}: not stripped (a build from before? meson configure -Dstrip=true)"
