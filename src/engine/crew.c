@@ -219,7 +219,7 @@ static int worker_wait_ready(struct worker *w, struct abx_err *err)
     if (poll(&p, 1, START_TIMEOUT_MS) != 1)
         return err_set(err, ABX_DEADLINE_EXCEEDED, "worker '%s' does not start",
                        worker_class_name(w->class));
-    if (packet_receive(w->fd, r, sizeof *r, fds, &n_fds) <= 0 || r->magic != JOB_MAGIC ||
+    if (packet_receive(w->fd, r, sizeof *r, fds, &n_fds, 0) <= 0 || r->magic != JOB_MAGIC ||
         r->kind != JOB_READY)
         return err_set(err, ABX_INTERNAL, "worker '%s' ended", worker_class_name(w->class));
     if (r->err.code) {
@@ -421,7 +421,7 @@ static void on_readable(uv_poll_t *h, int status, int events)
 
     (void)events;
     for (int i = 0; i < RESULTS_PER_WAKEUP && w->pid != 0; i++) {
-        ssize_t n = status < 0 ? 0 : packet_receive(w->fd, &r, sizeof r, fds, &n_fds);
+        ssize_t n = status < 0 ? 0 : packet_receive(w->fd, &r, sizeof r, fds, &n_fds, 0);
 
         if (n < 0 && errno == EAGAIN)
             return;
@@ -463,7 +463,7 @@ static void dispatch(struct crew *c, enum worker_class class)
     while (q->head && !c->is_stopping && (w = find_free(c, class)) != NULL) {
         struct task *t = list_take(q, 0);
 
-        if (packet_send(w->fd, &t->job, job_size(&t->job), t->fds, t->n_fds) < 0)
+        if (packet_send(w->fd, &t->job, job_size(&t->job), t->fds, t->n_fds, 0) < 0)
             worker_lost(w); /* the task fails with the others given to it */
         packet_close_fds(t->fds, t->n_fds);
         if (w->sent.n == 0)

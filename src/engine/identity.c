@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/packet.h"
 #include "e2b/guest_abi.h"
 #include "engine/netns.h"
-#include "engine/packet.h"
 
 #define FRAME_VERSION 1u
 
@@ -41,7 +41,7 @@ int identity_deliver(int netns_fd, struct slice frame, struct abx_err *err)
 
     if (r < 0)
         return err_wrap(err, r, "guest's control channel");
-    if (packet_send(fd, frame.p, frame.n, NULL, 0) < 0)
+    if (packet_send(fd, frame.p, frame.n, NULL, 0, 0) < 0)
         return err_sys(err, errno, "guest's control channel");
     return 0;
 }

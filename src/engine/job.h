@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/err.h"
-#include "engine/packet.h"
+#include "base/packet.h"
 #include "engine/record.h"
 
 #define JOB_MAGIC 0x61627831u

@@ -37,7 +37,7 @@ struct cgroup_limits worker_cgroup_limits(const struct record_limits *l)
 
 void worker_send(const struct job_result *r, const int *fds, size_t n_fds)
 {
-    if (packet_send(WORKER_FD, r, job_result_size(r), fds, n_fds) < 0)
+    if (packet_send(WORKER_FD, r, job_result_size(r), fds, n_fds, 0) < 0)
         _exit(0);
 }
 
@@ -254,7 +254,7 @@ static int loop(struct worker *w)
             reap();
         if (p[0].revents == 0)
             continue;
-        n = packet_receive(WORKER_FD, &job, sizeof job, fds, &n_fds);
+        n = packet_receive(WORKER_FD, &job, sizeof job, fds, &n_fds, 0);
         if (n == 0)
             return 0;
         if (n < (ssize_t)offsetof(struct job, create) || job.magic != JOB_MAGIC)

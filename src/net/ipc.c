@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/packet.h"
 #include "base/str.h"
 
 #define FRAMES_PER_WAKEUP 16
@@ -116,13 +117,6 @@ bool ipc_body_is_reply(Abx__Ipc__Frame__BodyCase body)
 
 /* --- end of a connection ----------------------------------------------------------------------- */
 
-static void close_fds(int *fds, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (fds[i] >= 0)
-            fd_close(TAKE_FD(fds[i]));
-}
-
 static void queue_drop_head(struct ipc_conn *c)
 {
     struct queued *q = c->head;
@@ -132,7 +126,7 @@ static void queue_drop_head(struct ipc_conn *c)
         c->tail = NULL;
     c->queue_frames--;
     c->queue_bytes -= q->n;
-    close_fds(q->fds, q->n_fds);
+    packet_close_fds(q->fds, q->n_fds);
     free(q);
 }
 
@@ -197,31 +191,9 @@ static void update_poll(struct ipc_conn *c)
     }
 }
 
-/* 0, or -1 with errno. */
-static int send_now(int fd, const uint8_t *p, size_t n, const int *fds, size_t n_fds)
-{
-    union {
-        char space[CMSG_SPACE(sizeof(int) * IPC_FDS_MAX)];
-        struct cmsghdr align;
-    } control;
-    struct iovec iov = { (void *)(uintptr_t)p, n };
-    struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
-
-    if (n_fds > 0) {
-        const struct cmsghdr head = { CMSG_LEN(sizeof(int) * n_fds), SOL_SOCKET, SCM_RIGHTS };
-
-        memset(&control, 0, sizeof control);
-        memcpy(control.space, &head, sizeof head);
-        memcpy(control.space + CMSG_LEN(0), fds, sizeof(int) * n_fds);
-        m.msg_control = control.space;
-        m.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
-    }
-    return sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -1 : 0;
-}
-
 static bool is_again(int e)
 {
-    return e == EAGAIN || e == ENOBUFS || e == EINTR;
+    return e == EAGAIN || e == ENOBUFS;
 }
 
 static int queue_add(struct ipc_conn *c, const uint8_t *p, size_t n, int *fds, size_t n_fds,
@@ -256,7 +228,7 @@ static void flush(struct ipc_conn *c)
     while (c->head) {
         struct queued *q = c->head;
 
-        if (send_now(c->fd, q->bytes, q->n, q->fds, q->n_fds) < 0) {
+        if (packet_send(c->fd, q->bytes, q->n, q->fds, q->n_fds, MSG_DONTWAIT) < 0) {
             if (is_again(errno))
                 return;
             /* The peer is gone: what it sent before is still read, then reading sees the end. */
@@ -278,7 +250,7 @@ static int send_bytes(struct ipc_conn *c, const uint8_t *p, size_t n, int *fds, 
         return err_set(err, ABX_UNAVAILABLE, "the connection is closed");
     if (c->head)
         return queue_add(c, p, n, fds, n_fds, err);
-    if (send_now(c->fd, p, n, fds, n_fds) < 0)
+    if (packet_send(c->fd, p, n, fds, n_fds, MSG_DONTWAIT) < 0)
         r = is_again(errno) ? queue_add(c, p, n, fds, n_fds, err) : err_sys(err, errno, "send");
     return r;
 }
@@ -296,7 +268,7 @@ int ipc_conn_send(struct ipc_conn *c, Abx__Ipc__Frame *frame, int *fds, size_t n
         r = err_set(err, ABX_INVALID_ARGUMENT, "over %u descriptors", IPC_FDS_MAX);
     else
         r = send_bytes(c, bytes, n, fds, n_fds, err);
-    close_fds(fds, n_fds);
+    packet_close_fds(fds, n_fds);
     return r;
 }
 
@@ -433,66 +405,28 @@ static void take_frame(struct ipc_conn *c, const Abx__Ipc__Frame *f, int *fds, s
         (void)ipc_conn_reply_error(c, f->seq, &e, NULL);
 }
 
-static size_t collect_fds(struct msghdr *m, int *fds)
-{
-    size_t n = 0;
-
-    for (struct cmsghdr *h = CMSG_FIRSTHDR(m); h; h = CMSG_NXTHDR(m, h)) {
-        size_t k = h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS
-                       ? (h->cmsg_len - CMSG_LEN(0)) / sizeof(int)
-                       : 0;
-
-        for (size_t i = 0; i < k && n < IPC_FDS_MAX; i++)
-            memcpy(&fds[n++], CMSG_DATA(h) + i * sizeof(int), sizeof(int));
-    }
-    return n;
-}
-
-/* recvmsg that reports what the peer sent before it reset the connection. */
-static ssize_t receive(int fd, struct msghdr *m)
-{
-    size_t room = m->msg_controllen;
-    ssize_t n = recvmsg(fd, m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-
-    if (n < 0 && errno == ECONNRESET) {
-        m->msg_controllen = room;
-        n = recvmsg(fd, m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    }
-    return n;
-}
-
 /* Receives and handles one frame; false when there is no more for now. */
 static bool read_one(struct ipc_conn *c)
 {
-    union {
-        char space[CMSG_SPACE(sizeof(int) * IPC_FDS_MAX)];
-        struct cmsghdr align;
-    } control;
-    struct iovec iov = { c->in, IPC_FRAME_MAX };
-    struct msghdr m = { .msg_iov = &iov,
-                        .msg_iovlen = 1,
-                        .msg_control = control.space,
-                        .msg_controllen = sizeof control.space };
     int fds[IPC_FDS_MAX];
     size_t n_fds;
-    ssize_t n = receive(c->fd, &m);
+    ssize_t n = packet_receive(c->fd, c->in, IPC_FRAME_MAX, fds, &n_fds, MSG_DONTWAIT);
     Abx__Ipc__Frame *f;
     struct abx_err e = { 0 };
 
     if (n < 0 && is_again(errno))
         return false;
-    if (n < 0) {
+    if (n < 0 && errno != EBADMSG) {
         (void)err_sys(&e, errno, "receive");
         conn_end(c, &e);
         return false;
     }
-    n_fds = collect_fds(&m, fds);
     if (n == 0) {
-        close_fds(fds, n_fds);
+        packet_close_fds(fds, n_fds);
         conn_end(c, NULL);
         return false;
     }
-    f = m.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ? NULL : ipc_frame_decode(c->in, (size_t)n);
+    f = n < 0 ? NULL : ipc_frame_decode(c->in, (size_t)n);
     if (f) {
         take_frame(c, f, fds, n_fds);
         abx__ipc__frame__free_unpacked(f, NULL);
@@ -500,7 +434,7 @@ static bool read_one(struct ipc_conn *c)
         (void)err_set(&e, ABX_INVALID_ARGUMENT, "the peer sent a message that cannot be read");
         conn_end(c, &e);
     }
-    close_fds(fds, n_fds);
+    packet_close_fds(fds, n_fds);
     return true;
 }
 

@@ -19,11 +19,12 @@
 #include <uv.h>
 
 #include "base/err.h"
+#include "base/packet.h"
 #include "schema/ipc.pb-c.h"
 
 #define IPC_VERSION 1u
 #define IPC_FRAME_MAX 65536u
-#define IPC_FDS_MAX 16u
+#define IPC_FDS_MAX PACKET_FDS_MAX
 #define IPC_QUEUE_FRAMES 4096u
 #define IPC_QUEUE_BYTES (8u << 20)
 

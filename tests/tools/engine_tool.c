@@ -78,30 +78,14 @@ static int receive_frame(struct peer *p, Abx__Ipc__Frame **ret, int *fds, size_t
                          struct abx_err *err)
 {
     static uint8_t bytes[IPC_FRAME_MAX];
-    union {
-        char space[CMSG_SPACE(sizeof(int) * IPC_FDS_MAX)];
-        struct cmsghdr align;
-    } control;
-    struct iovec iov = { bytes, sizeof bytes };
-    struct msghdr m = { .msg_iov = &iov,
-                        .msg_iovlen = 1,
-                        .msg_control = control.space,
-                        .msg_controllen = sizeof control.space };
     struct pollfd w = { p->fd, POLLIN, 0 };
-    struct cmsghdr *h;
     ssize_t n;
 
     if (poll(&w, 1, TIMEOUT_MS) != 1)
         return err_set(err, ABX_DEADLINE_EXCEEDED, "no answer in %d ms", TIMEOUT_MS);
-    n = recvmsg(p->fd, &m, MSG_CMSG_CLOEXEC);
+    n = packet_receive(p->fd, bytes, sizeof bytes, fds, ret_n, 0);
     if (n <= 0)
         return peer_lost(p, err);
-    *ret_n = 0;
-    h = CMSG_FIRSTHDR(&m);
-    if (h && h->cmsg_type == SCM_RIGHTS) {
-        *ret_n = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        memcpy(fds, CMSG_DATA(h), *ret_n * sizeof(int));
-    }
     *ret = ipc_frame_decode(bytes, (size_t)n);
     return *ret ? 0 : err_set(err, ABX_INTERNAL, "malformed answer");
 }

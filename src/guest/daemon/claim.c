@@ -12,6 +12,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/packet.h"
 #include "guest/daemon/work.h"
 #include "guest/init/supervisor.h"
 
@@ -30,7 +31,7 @@ void claim_keep(struct slice message)
     struct abx_err err = { 0 };
 
     if (fd >= 0 && fd_write_all(fd, message.p, message.n) == 0 &&
-        init_send(GUEST_FD_DAEMON, &keep, sizeof(keep), &fd, 1, MSG_DONTWAIT) == 0)
+        packet_send(GUEST_FD_DAEMON, &keep, sizeof(keep), &fd, 1, MSG_DONTWAIT) == 0)
         return;
     (void)err_sys(&err, errno, "keep the identity for a restart");
     log_err("identity is not safe from a crash", &err);

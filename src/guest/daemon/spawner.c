@@ -1,6 +1,7 @@
 /* spawner.c - see spawner.h and init/protocol.h. */
 #include "guest/daemon/spawner.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/fd.h"
+#include "base/packet.h"
 #include "base/str.h"
 #include "guest/daemon/crowd.h"
 #include "guest/init/supervisor.h"
@@ -161,7 +163,7 @@ static void flush(struct spawner *s)
     for (struct pending *p = s->first; p; p = p->next) {
         if (p->is_sent)
             continue;
-        if (init_send(s->fd, buf_data(&p->msg), p->msg.len, p->fds, p->n_fds, MSG_DONTWAIT) < 0)
+        if (packet_send(s->fd, buf_data(&p->msg), p->msg.len, p->fds, p->n_fds, MSG_DONTWAIT) < 0)
             break; /* full: on writable again; broken: the timer answers */
         p->is_sent = true;
         pending_drop_message(p);
@@ -297,31 +299,20 @@ static void handle(struct spawner *s, const struct init_event *ev, int *fds)
 /* Returns false when nothing is there. */
 static bool receive(struct spawner *s)
 {
-    union {
-        struct cmsghdr head;
-        char bytes[CMSG_SPACE(INIT_FDS_MAX * sizeof(int))];
-    } control;
     struct init_event ev = { 0 };
-    struct iovec iov = { &ev, sizeof(ev) };
-    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-    int fds[INIT_FDS_MAX];
-    ssize_t n;
+    int fds[PACKET_FDS_MAX];
+    size_t n_fds;
+    ssize_t n = packet_receive(s->fd, &ev, sizeof(ev), fds, &n_fds, MSG_DONTWAIT);
 
-    for (size_t i = 0; i < INIT_FDS_MAX; i++)
-        fds[i] = -EBADF;
-    msg.msg_control = control.bytes;
-    msg.msg_controllen = sizeof(control);
-    n = recvmsg(s->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (n < 0 && errno == EBADMSG)
+        return true; /* of a kind that is not for us */
     if (n <= 0)
         return false;
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
-        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-            memcpy(fds, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
-    }
+    for (size_t i = n_fds; i < PACKET_FDS_MAX; i++)
+        fds[i] = -EBADF;
     if ((size_t)n == sizeof(ev))
         handle(s, &ev, fds);
-    for (size_t i = 0; i < INIT_FDS_MAX; i++)
-        fd_close(fds[i]);
+    packet_close_fds(fds, n_fds);
     return true;
 }
 
@@ -391,7 +382,7 @@ int spawner_new(uv_loop_t *loop, int fd, const struct spawner_events *events, st
         return err_set(err, ABX_INTERNAL, "watch the channel to PID 1");
     s->poll.data = s;
     s->timer.data = s;
-    if (init_send(fd, &hello, sizeof(hello), NULL, 0, MSG_DONTWAIT) < 0)
+    if (packet_send(fd, &hello, sizeof(hello), NULL, 0, MSG_DONTWAIT) < 0)
         return err_sys(err, errno, "say hello to PID 1");
     watch(s);
     *ret = TAKE_PTR(s);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/macro.h"
+#include "base/packet.h"
 #include "e2b/guest_abi.h"
 #include "guest/guest.h"
 #include "guest/init/supervisor.h"
@@ -71,7 +72,7 @@ static void send_event(const struct init_event *ev)
 {
     /* A daemon that leaves 200 KiB of messages unread is dying or hung; it learns the rest from the
      * supervisors when it, or its successor, says hello. */
-    (void)init_send(GUEST_FD_INIT, ev, sizeof(*ev), NULL, 0, MSG_DONTWAIT);
+    (void)packet_send(GUEST_FD_INIT, ev, sizeof(*ev), NULL, 0, MSG_DONTWAIT);
 }
 
 static void daemon_died(void)
@@ -161,14 +162,14 @@ static void fail(uint32_t seq, int error)
     send_event(&ev);
 }
 
-static void spawn(size_t n, const int *fds, size_t n_fds, bool is_cut)
+static void spawn(size_t n, const int *fds, size_t n_fds)
 {
     const struct init_spawn *req = &request.spawn;
     size_t inline_size = req->flags & INIT_MEMFD ? 0 : req->strings_size;
     pid_t pid;
 
-    if (is_cut || n < sizeof(*req) || n - sizeof(*req) != inline_size) {
-        fail(n < sizeof(*req) ? 0 : req->seq, is_cut ? EMFILE : EPROTO);
+    if (n < sizeof(*req) || n - sizeof(*req) != inline_size) {
+        fail(n < sizeof(*req) ? 0 : req->seq, EPROTO);
         return;
     }
     pid = fork();
@@ -180,26 +181,16 @@ static void spawn(size_t n, const int *fds, size_t n_fds, bool is_cut)
 
 static void request_handle(void)
 {
-    union {
-        struct cmsghdr head;
-        char bytes[CMSG_SPACE(INIT_FDS_MAX * sizeof(int))];
-    } control;
-    struct iovec iov = { request.bytes, sizeof(request) };
-    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-    int fds[INIT_FDS_MAX];
-    size_t n_fds = 0;
-    ssize_t n;
+    int fds[PACKET_FDS_MAX];
+    size_t n_fds;
+    ssize_t n =
+        packet_receive(GUEST_FD_INIT, request.bytes, sizeof(request), fds, &n_fds, MSG_DONTWAIT);
 
-    msg.msg_control = control.bytes;
-    msg.msg_controllen = sizeof(control);
-    n = recvmsg(GUEST_FD_INIT, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (n < (ssize_t)sizeof(uint32_t))
+    if (n < 0 && errno == EBADMSG && request.kind == INIT_SPAWN)
+        fail(request.spawn.seq, EMFILE); /* our descriptors are used up */
+    if (n < (ssize_t)sizeof(uint32_t)) {
+        packet_close_fds(fds, n_fds);
         return;
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-            continue;
-        n_fds = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        memcpy(fds, CMSG_DATA(c), n_fds * sizeof(int));
     }
     if (request.kind == INIT_HELLO && (size_t)n == sizeof(request.hello)) {
         if (daemon_pid <= 0)
@@ -209,10 +200,9 @@ static void request_handle(void)
     } else if (request.kind == INIT_KEEP && n_fds == 1) {
         (void)dup2(fds[0], INIT_FD_KEPT); /* without cloexec */
     } else if (request.kind == INIT_SPAWN) {
-        spawn((size_t)n, fds, n_fds, (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0);
+        spawn((size_t)n, fds, n_fds);
     }
-    for (size_t i = 0; i < n_fds; i++)
-        (void)close(fds[i]);
+    packet_close_fds(fds, n_fds);
 }
 
 /* A received descriptor must not land on a number that means something: 0, 1, 2, INIT_FD_KEPT. */

@@ -48,7 +48,6 @@ enum init_step {
 #define INIT_TAG_MAX 256            /* with its NUL */
 #define INIT_INLINE_MAX 32768u      /* strings that fit behind the struct */
 #define INIT_STRINGS_MAX (6u << 20) /* execve's own limit with the usual 8 MiB stack is 2 MiB */
-#define INIT_FDS_MAX 8
 
 /* The strings, each with its NUL: tag, cwd, argv[0..argc), envp[0..envc). */
 struct init_spawn {

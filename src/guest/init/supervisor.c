@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/macro.h"
+#include "base/packet.h"
 #include "e2b/guest_abi.h"
 
 #define OOM_RAISE 100 /* user code goes before the guest */
@@ -46,31 +47,6 @@ struct start {
     volatile int error;
 };
 
-int init_send(int sock, const void *msg, size_t n, const int *fds, size_t n_fds, int flags)
-{
-    union {
-        struct cmsghdr head;
-        char bytes[CMSG_SPACE(INIT_FDS_MAX * sizeof(int))];
-    } control = { 0 };
-    struct iovec iov = { .iov_len = n };
-    struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
-    ssize_t sent;
-
-    memcpy(&iov.iov_base, &msg, sizeof(msg));
-    if (n_fds > 0) {
-        m.msg_control = control.bytes;
-        m.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
-        control.head.cmsg_level = SOL_SOCKET;
-        control.head.cmsg_type = SCM_RIGHTS;
-        control.head.cmsg_len = CMSG_LEN(n_fds * sizeof(int));
-        memcpy(CMSG_DATA(&control.head), fds, n_fds * sizeof(int));
-    }
-    do
-        sent = sendmsg(sock, &m, flags | MSG_NOSIGNAL);
-    while (sent < 0 && errno == EINTR);
-    return sent < 0 ? -1 : 0;
-}
-
 static _Noreturn void fail(const struct start *st, int step, int error)
 {
     struct init_event ev = { .kind = INIT_FAILED };
@@ -78,7 +54,7 @@ static _Noreturn void fail(const struct start *st, int step, int error)
     ev.seq = st->req->seq;
     ev.step = step;
     ev.error = error;
-    (void)init_send(st->sock, &ev, sizeof(ev), NULL, 0, 0);
+    (void)packet_send(st->sock, &ev, sizeof(ev), NULL, 0, 0);
     _exit(1);
 }
 
@@ -296,7 +272,7 @@ static void report(const struct start *st, uint32_t kind, pid_t pid)
         (void)kill(pid, SIGKILL); /* unreaped, so the number is still its own */
         fail(st, INIT_STEP_PREPARE, error);
     }
-    (void)init_send(st->sock, &ev, sizeof(ev), fds, kind == INIT_RUNNING ? 1 + st->n_held : 1, 0);
+    (void)packet_send(st->sock, &ev, sizeof(ev), fds, kind == INIT_RUNNING ? 1 + st->n_held : 1, 0);
     (void)close(fds[0]);
 }
 
@@ -307,7 +283,7 @@ static void ended(struct start *st, pid_t pid, int status)
     ev.pid = pid;
     ev.status = status;
     ev.supervisor = getpid();
-    (void)init_send(st->sock, &ev, sizeof(ev), NULL, 0, 0);
+    (void)packet_send(st->sock, &ev, sizeof(ev), NULL, 0, 0);
     /* What it left running must see a broken pipe once the daemon stops reading. */
     for (size_t i = 0; i < st->n_held; i++)
         (void)close(st->held[i]);

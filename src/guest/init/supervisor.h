@@ -12,9 +12,6 @@
 
 #include "guest/init/protocol.h"
 
-/* Passes fds to the other end in the same message. 0, or -1 with errno. */
-int init_send(int sock, const void *msg, size_t n, const int *fds, size_t n_fds, int flags);
-
 /* Reads, once and in PID 1, what every supervisor needs to know. */
 void supervisor_prepare(void);
 

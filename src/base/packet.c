@@ -1,6 +1,7 @@
 /* packet.c - see packet.h. */
-#include "engine/packet.h"
+#include "base/packet.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,7 +13,7 @@ union control {
     struct cmsghdr align;
 };
 
-int packet_send(int fd, const void *p, size_t n, const int *fds, size_t n_fds)
+int packet_send(int fd, const void *p, size_t n, const int *fds, size_t n_fds, int flags)
 {
     union control control = { 0 };
     struct iovec iov = { (void *)(uintptr_t)p, n };
@@ -32,7 +33,7 @@ int packet_send(int fd, const void *p, size_t n, const int *fds, size_t n_fds)
         m.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
     }
     do
-        r = sendmsg(fd, &m, MSG_NOSIGNAL);
+        r = sendmsg(fd, &m, flags | MSG_NOSIGNAL);
     while (r < 0 && errno == EINTR);
     return r < 0 ? -1 : 0;
 }
@@ -52,20 +53,24 @@ static size_t collect(struct msghdr *m, int *fds)
     return n;
 }
 
-ssize_t packet_receive(int fd, void *p, size_t size, int *fds, size_t *ret_n_fds)
+ssize_t packet_receive(int fd, void *p, size_t size, int *fds, size_t *ret_n_fds, int flags)
 {
     union control control;
     struct iovec iov = { p, size };
     struct msghdr m;
+    bool was_reset = false;
     ssize_t r;
 
-    do {
+    for (;;) {
         m = (struct msghdr){ .msg_iov = &iov,
                              .msg_iovlen = 1,
                              .msg_control = control.space,
                              .msg_controllen = sizeof control.space };
-        r = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
-    } while (r < 0 && errno == EINTR);
+        r = recvmsg(fd, &m, flags | MSG_CMSG_CLOEXEC);
+        if (r >= 0 || (errno != EINTR && (errno != ECONNRESET || was_reset)))
+            break;
+        was_reset |= errno == ECONNRESET; /* told once, before what lies there */
+    }
     *ret_n_fds = r < 0 ? 0 : collect(&m, fds);
     if (r >= 0 && m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
         packet_close_fds(fds, *ret_n_fds);

@@ -1,4 +1,4 @@
-/* test_packet.c - the worker protocol's transport and message sizes. */
+/* test_job.c - the worker protocol: jobs as packets, message sizes, names. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,14 +28,6 @@ static int teardown(void **state)
     return 0;
 }
 
-static int lowest_free(void)
-{
-    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-
-    fd_close(fd);
-    return fd;
-}
-
 static void job_arrives_with_its_descriptors(void **state)
 {
     struct job out = { .magic = JOB_MAGIC, .kind = JOB_CREATE, .id = 7 }, in = { 0 };
@@ -45,8 +37,8 @@ static void job_arrives_with_its_descriptors(void **state)
 
     (void)state;
     memcpy(out.create.layers, "/a\0/b", 6);
-    assert_int_equal(packet_send(pair[0], &out, job_size(&out), send_fds, 2), 0);
-    assert_int_equal(packet_receive(pair[1], &in, sizeof in, fds, &n_fds), job_size(&out));
+    assert_int_equal(packet_send(pair[0], &out, job_size(&out), send_fds, 2, 0), 0);
+    assert_int_equal(packet_receive(pair[1], &in, sizeof in, fds, &n_fds, 0), job_size(&out));
     assert_int_equal(n_fds, 2);
     assert_memory_equal(&in, &out, sizeof in);
     assert_int_equal(fstat(send_fds[1], &want), 0);
@@ -56,38 +48,6 @@ static void job_arrives_with_its_descriptors(void **state)
     packet_close_fds(fds, n_fds);
     assert_int_equal(fds[0], -EBADF);
     fd_close(send_fds[1]);
-}
-
-static void too_large_a_message_is_refused_and_its_descriptors_closed(void **state)
-{
-    uint8_t big[64], small[63];
-    int fds[PACKET_FDS_MAX], null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    int before = lowest_free();
-    size_t n_fds = 99;
-
-    (void)state;
-    memset(big, 1, sizeof big);
-    assert_int_equal(packet_send(pair[0], big, sizeof big, &null, 1), 0);
-    assert_int_equal(packet_receive(pair[1], small, sizeof small, fds, &n_fds), -1);
-    assert_int_equal(errno, EBADMSG);
-    assert_int_equal(n_fds, 0);
-    assert_int_equal(lowest_free(), before);
-    fd_close(null);
-}
-
-static void end_and_emptiness_are_told_apart(void **state)
-{
-    uint8_t byte;
-    int fds[PACKET_FDS_MAX];
-    size_t n_fds;
-
-    (void)state;
-    assert_int_equal(fd_set_nonblock(pair[1], true), 0);
-    assert_int_equal(packet_receive(pair[1], &byte, 1, fds, &n_fds), -1);
-    assert_int_equal(errno, EAGAIN);
-    fd_close(TAKE_FD(pair[0]));
-    assert_int_equal(packet_receive(pair[1], &byte, 1, fds, &n_fds), 0);
-    assert_int_equal(packet_send(pair[1], &byte, 1, NULL, 0), -1); /* and no SIGPIPE */
 }
 
 static void every_kind_has_room_for_its_result(void **state)
@@ -127,8 +87,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(job_arrives_with_its_descriptors),
-        T(too_large_a_message_is_refused_and_its_descriptors_closed),
-        T(end_and_emptiness_are_told_apart),
         T(every_kind_has_room_for_its_result),
         T(class_names_come_back),
     };
