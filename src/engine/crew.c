@@ -420,10 +420,11 @@ static void on_readable(uv_poll_t *h, int status, int events)
     size_t n_fds;
 
     (void)events;
-    for (int i = 0; i < RESULTS_PER_WAKEUP && w->pid != 0; i++) {
-        ssize_t n = status < 0 ? 0 : packet_receive(w->fd, &r, sizeof r, fds, &n_fds, 0);
+    /* status < 0: the worker is gone and had not read all jobs. Results that it gave before count. */
+    for (int i = 0; (i < RESULTS_PER_WAKEUP || status < 0) && w->pid != 0; i++) {
+        ssize_t n = packet_receive(w->fd, &r, sizeof r, fds, &n_fds, 0);
 
-        if (n < 0 && errno == EAGAIN)
+        if (n < 0 && errno == EAGAIN && status == 0)
             return;
         if (n < (ssize_t)offsetof(struct job_result, u) || r.magic != JOB_MAGIC ||
             (size_t)n != job_result_size(&r)) {

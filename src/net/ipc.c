@@ -438,22 +438,32 @@ static bool read_one(struct ipc_conn *c)
     return true;
 }
 
+/* An error (status < 0; libuv has stopped watching) is a peer that is gone and had not read all of ours: what it sent
+ * before is still there. It comes first, in portions as ever; then reading tells how the connection ended. */
 static void on_poll(uv_poll_t *h, int status, int events)
 {
     struct ipc_conn *c = h->data;
+    int n_read = 0;
 
-    if (status < 0) {
+    if (status < 0)
+        events = UV_READABLE | UV_WRITABLE;
+    if (events & UV_WRITABLE)
+        flush(c);
+    while (n_read < FRAMES_PER_WAKEUP && events & UV_READABLE) {
+        if (c->is_closing || !c->is_reading || !read_one(c))
+            break;
+        n_read++;
+    }
+    if (status == 0 || c->is_closing)
+        return;
+    if (n_read == 0 && c->is_reading) {
         struct abx_err e;
 
         (void)err_sys(&e, -status, "poll");
         conn_end(c, &e);
-        return;
+    } else {
+        update_poll(c);
     }
-    if (events & UV_WRITABLE)
-        flush(c);
-    for (int i = 0; i < FRAMES_PER_WAKEUP && events & UV_READABLE; i++)
-        if (c->is_closing || !c->is_reading || !read_one(c))
-            break;
 }
 
 /* --- making one -------------------------------------------------------------------------------- */

@@ -253,6 +253,67 @@ static void requests_end_with_the_connection(void **state)
     run_until(&b.closed, 1);
 }
 
+/* More answers than one wakeup reads, and a message that the peer never read: the kernel tells of an
+ * error first. */
+static void answers_that_came_before_the_peer_was_lost_count(void **state)
+{
+    enum { ANSWERED = 40 };
+    struct side a = { 0 };
+    struct result r[ANSWERED + 1] = { 0 };
+    static uint8_t bytes[IPC_FRAME_MAX];
+    int fds[2];
+
+    (void)state;
+    pair(fds);
+    side_open(&a, fds[0]);
+    for (size_t i = 0; i < ARRAY_SIZE(r); i++)
+        assert_int_equal(request_kill(a.conn, 5000, &r[i]), 0);
+    for (size_t i = 0; i < ANSWERED; i++) {
+        Abx__Ipc__Frame f = ABX__IPC__FRAME__INIT;
+        Abx__Ipc__KillReply k = ABX__IPC__KILL_REPLY__INIT;
+        size_t size;
+
+        assert_true(recv(fds[1], bytes, sizeof bytes, 0) > 0);
+        k.existed = true;
+        f.seq = i + 1;
+        f.body_case = ABX__IPC__FRAME__BODY_KILL_REPLY;
+        f.kill_reply = &k;
+        size = ipc_frame_encode(&f, bytes);
+        assert_int_equal(send(fds[1], bytes, size, 0), size);
+    }
+    fd_close(fds[1]);
+    run_until(&a.closed, 1);
+    for (size_t i = 0; i < ARRAY_SIZE(r); i++) {
+        assert_int_equal(r[i].calls, 1);
+        assert_int_equal(r[i].code, i < ANSWERED ? 0 : ABX_UNAVAILABLE);
+    }
+}
+
+/* Nothing is taken while reading is off, and nothing is lost by it. */
+static void a_lost_peer_is_noticed_when_reading_goes_on(void **state)
+{
+    struct side a = { 0 }, b = { 0 };
+    struct result r[2] = { 0 };
+    struct abx_err e;
+
+    (void)state;
+    open_both(&a, &b);
+    ipc_conn_set_reading(a.conn, false);
+    assert_int_equal(request_kill(a.conn, 5000, &r[0]), 0);
+    run_until(&b.frames, 1);
+    (void)err_set(&e, ABX_NOT_FOUND, "no");
+    assert_int_equal(ipc_conn_reply_error(b.conn, b.last_seq, &e, NULL), 0);
+    assert_int_equal(request_kill(a.conn, 5000, &r[1]), 0);
+    close_side(&b); /* without reading the second one */
+    for (int i = 0; i < 5; i++)
+        (void)uv_run(&loop, UV_RUN_NOWAIT);
+    assert_int_equal(a.closed + r[0].calls, 0);
+    ipc_conn_set_reading(a.conn, true);
+    run_until(&a.closed, 1);
+    assert_int_equal(r[0].code, ABX_NOT_FOUND);
+    assert_int_equal(r[1].code, ABX_UNAVAILABLE);
+}
+
 static void close_calls_back_later_and_once(void **state)
 {
     struct side a = { 0 }, b = { 0 };
@@ -593,6 +654,8 @@ int main(void)
         T(foreign_error_codes_become_unknown),
         T(request_ends_at_its_deadline_once),
         T(requests_end_with_the_connection),
+        T(answers_that_came_before_the_peer_was_lost_count),
+        T(a_lost_peer_is_noticed_when_reading_goes_on),
         T(close_calls_back_later_and_once),
         T(descriptors_travel_and_unexpected_ones_are_closed),
         T(frames_queue_in_order_up_to_a_limit),
