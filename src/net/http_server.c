@@ -255,21 +255,13 @@ void server_give_parser(struct http_server *server, struct http1_parser *parser)
     http1_parser_free(parser);
 }
 
-/* IMF-fixdate (RFC 9110 5.6.7), made once a second. Not strftime: names must not follow a locale. */
 const char *server_date(struct http_server *server)
 {
-    static const char days[] = "SunMonTueWedThuFriSat";
-    static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
     time_t now = time(NULL);
-    struct tm tm;
 
-    if (now != server->date_at && gmtime_r(&now, &tm)) {
+    if (now != server->date_at) {
         server->date_at = now;
-        (void)snprintf(server->date, sizeof(server->date),
-                       "%.3s, %02u %.3s %04u %02u:%02u:%02u GMT", days + 3 * (size_t)tm.tm_wday,
-                       (unsigned)tm.tm_mday % 100, months + 3 * (size_t)tm.tm_mon,
-                       ((unsigned)tm.tm_year + 1900) % 10000, (unsigned)tm.tm_hour % 100,
-                       (unsigned)tm.tm_min % 100, (unsigned)tm.tm_sec % 100);
+        http_date_format(now, server->date);
     }
     return server->date;
 }

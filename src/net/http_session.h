@@ -12,6 +12,7 @@
 
 #include "net/http_server.h"
 #include "net/sock.h"
+#include "wire/http_date.h"
 
 #define SESSION_IN_MAX (64u << 10)     /* bytes read ahead of the parser (pipelined requests) */
 #define SESSION_DRAIN_MAX (256u << 10) /* unread request body that is read to keep a connection */
@@ -85,10 +86,11 @@ struct http_server {
     bool is_stopping;
     bool is_accepting;
     time_t date_at;
-    char date[32];
+    char date[HTTP_DATE_SIZE];
 };
 
 /* http_server.c */
+/* The Date field of now, made once a second; borrowed. */
 const char *server_date(struct http_server *server);
 struct http1_parser *server_take_parser(struct http_server *server);
 void server_give_parser(struct http_server *server, struct http1_parser *parser);

@@ -12,31 +12,6 @@ void files_etag(uint64_t mtime_ns, uint64_t size, uint64_t inode, char to[ETAG_S
     (void)snprintf(to, ETAG_SIZE, "\"%" PRIx64 "-%" PRIx64 "-%" PRIx64 "\"", mtime_ns, size, inode);
 }
 
-void http_date_format(time_t t, char to[HTTP_DATE_SIZE])
-{
-    struct tm tm;
-
-    to[0] = '\0';
-    if (gmtime_r(&t, &tm))
-        (void)strftime(to, HTTP_DATE_SIZE, "%a, %d %b %Y %H:%M:%S GMT", &tm);
-}
-
-bool http_date_parse(struct slice s, time_t *ret)
-{
-    char text[HTTP_DATE_SIZE], again[HTTP_DATE_SIZE];
-    struct tm tm = { 0 };
-
-    if (s.n != HTTP_DATE_SIZE - 1)
-        return false;
-    memcpy(text, s.p, s.n);
-    text[s.n] = '\0';
-    if (!strptime(text, "%a, %d %b %Y %H:%M:%S GMT", &tm))
-        return false;
-    *ret = timegm(&tm);
-    http_date_format(*ret, again); /* refuses what strptime is lenient about */
-    return strcmp(text, again) == 0;
-}
-
 /* Next element of a comma-separated list. */
 static bool list_next(struct slice *rest, struct slice *ret)
 {

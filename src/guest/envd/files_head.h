@@ -5,16 +5,12 @@
 
 #include "base/err.h"
 #include "wire/http1.h"
+#include "wire/http_date.h"
 
 #define ETAG_SIZE 56
-#define HTTP_DATE_SIZE 30
 
 /* Strong validator of a file's state. */
 void files_etag(uint64_t mtime_ns, uint64_t size, uint64_t inode, char to[ETAG_SIZE]);
-/* IMF-fixdate (RFC 9110 5.6.7). */
-void http_date_format(time_t t, char to[HTTP_DATE_SIZE]);
-/* IMF-fixdate only; false for anything else. */
-bool http_date_parse(struct slice s, time_t *ret);
 
 enum files_condition { FILES_GO_ON, FILES_NOT_MODIFIED, FILES_PRECONDITION_FAILED };
 /* If-Match, If-Unmodified-Since, If-None-Match, If-Modified-Since in RFC 9110 13.2.2's order. */

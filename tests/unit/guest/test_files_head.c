@@ -32,29 +32,6 @@ static void etag_tells_time_size_and_inode_apart(void **state)
     assert_string_not_equal(a, b);
 }
 
-static void dates_are_imf_fixdate_only(void **state)
-{
-    static const char *const bad[] = {
-        "",
-        "Sunday, 06-Nov-94 08:49:37 GMT",
-        "Sun Nov  6 08:49:37 1994",
-        "Mon, 06 Nov 1994 08:49:37 GMT", /* it was a Sunday */
-        "Sun, 06 Nov 1994 08:49:37 UTC",
-        "Sun, 31 Feb 1994 08:49:37 GMT",
-        "Sun,  6 Nov 1994 08:49:37 GMT",
-        "Sun, 06 Nov 1994 08:49:37 GMTx",
-    };
-    char text[HTTP_DATE_SIZE];
-    time_t t;
-
-    http_date_format(MTIME, text);
-    assert_string_equal(text, "Sun, 06 Nov 1994 08:49:37 GMT");
-    assert_true(http_date_parse(slice_str(text), &t));
-    assert_int_equal(t, MTIME);
-    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
-        assert_false(http_date_parse(slice_str(bad[i]), &t));
-}
-
 static void conditions_follow_the_rfcs_order(void **state)
 {
     static const char same[] = "Sun, 06 Nov 1994 08:49:37 GMT";
@@ -242,7 +219,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(etag_tells_time_size_and_inode_apart),
-        cmocka_unit_test(dates_are_imf_fixdate_only),
         cmocka_unit_test(conditions_follow_the_rfcs_order),
         cmocka_unit_test(one_range_is_served),
         cmocka_unit_test(if_range_must_hold),
