@@ -28,6 +28,7 @@
 #include "engine/disk_internal.h"
 
 #define XFS_MAGIC 0x58465342
+#define NEARLY_FULL_MAX ((uint64_t)10 << 30)
 
 static const char *const tool_dirs[] = { "/usr/sbin", "/sbin", "/usr/bin", "/bin" };
 
@@ -538,6 +539,14 @@ int disk_upper_destroy(struct disk_pool *p, const char *id, struct abx_err *err)
     if (r == 0)
         r = check_alive(p, err);
     return r < 0 ? r : remove_in(p, p->uppers_fd, id, err);
+}
+
+bool disk_pool_is_nearly_full(const struct disk_pool *p)
+{
+    struct statvfs st;
+
+    return p->fd >= 0 && fstatvfs(p->fd, &st) == 0 &&
+           st.f_bavail < MIN(st.f_blocks / 8, NEARLY_FULL_MAX / st.f_frsize);
 }
 
 void disk_pool_commit(struct disk_pool *p)

@@ -63,6 +63,8 @@ int disk_upper_usage(struct disk_pool *p, const char *id, uint64_t *ret_bytes, s
 int disk_upper_trash(struct disk_pool *p, const char *id, struct abx_err *err);
 /* Removes it where it is, for a file system too full to rename anything; may take long. */
 int disk_upper_destroy(struct disk_pool *p, const char *id, struct abx_err *err);
+/* Under an eighth of it is free, and under 10 GiB. */
+bool disk_pool_is_nearly_full(const struct disk_pool *p);
 /* Makes what was removed free now and not at the file system's next commit (btrfs: half a minute). */
 void disk_pool_commit(struct disk_pool *p);
 /* Removes what is in trash/; may take long, run it in a worker. */

@@ -20,6 +20,8 @@
 #include "engine/disk_internal.h"
 
 #define QUOTA_ENABLE_SIMPLE 4 /* BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA of newer headers */
+#define METADATA_MIN ((uint64_t)16 << 20)
+#define SPACES_MAX 16u
 #define SEARCH_BUF 65536
 #define QGROUP_LEVEL(id) ((id) >> BTRFS_QGROUP_LEVEL_SHIFT)
 
@@ -46,10 +48,44 @@ int disk_btrfs_grow(int fd, struct abx_err *err)
     return 0;
 }
 
+/* Bytes of all block groups of one type. */
+static int space_total(int fd, uint64_t type, uint64_t *ret, struct abx_err *err)
+{
+    struct {
+        struct btrfs_ioctl_space_args head;
+        struct btrfs_ioctl_space_info list[SPACES_MAX];
+    } s = { .head = { .space_slots = SPACES_MAX } };
+
+    if (ioctl(fd, BTRFS_IOC_SPACE_INFO, &s) < 0)
+        return err_sys(err, errno, "ask for the space of the btrfs file system");
+    *ret = 0;
+    for (uint64_t i = 0; i < s.head.total_spaces && i < SPACES_MAX; i++)
+        if ((s.list[i].flags & (BTRFS_BLOCK_GROUP_TYPE_MASK | BTRFS_SPACE_INFO_GLOBAL_RSV)) == type)
+            *ret += s.list[i].total_bytes;
+    return 0;
+}
+
+int disk_btrfs_reserve_metadata(int fd, struct abx_err *err)
+{
+    struct btrfs_ioctl_balance_args args = { .flags = BTRFS_BALANCE_METADATA };
+    uint64_t total = 0;
+    int r = space_total(fd, BTRFS_BLOCK_GROUP_METADATA, &total, err);
+
+    if (r < 0 || total >= METADATA_MIN)
+        return r;
+    /* Full already: it stays as it is until a mount finds room. */
+    if (ioctl(fd, BTRFS_IOC_BALANCE_V2, &args) < 0 && errno != ENOSPC)
+        return err_sys(err, errno, "make room for metadata");
+    return 0;
+}
+
 void disk_btrfs_commit(int fd)
 {
-    /* Wakes the cleaner as well. Without it the same happens later. */
-    (void)ioctl(fd, BTRFS_IOC_SYNC);
+    uint64_t transaction;
+
+    /* Wakes the cleaner as well, and writes back no data of sandboxes, as BTRFS_IOC_SYNC would. Without
+     * it the same happens later. */
+    (void)ioctl(fd, BTRFS_IOC_START_SYNC, &transaction);
 }
 
 static void set_name(struct btrfs_ioctl_vol_args *args, const char *name)

@@ -41,6 +41,10 @@ int disk_btrfs_set_limit(int subvol_fd, uint64_t limit_bytes, struct abx_err *er
 int disk_btrfs_usage(int subvol_fd, uint64_t *ret_bytes, struct abx_err *err);
 /* Is the folder a subvolume? */
 bool disk_btrfs_is_subvol(int dirfd, const char *name);
+/* A new file system has 8 MiB of metadata, and most of that is the kernel's own reserve; more is made
+ * when it runs out, which is too late where data took all the rest: then no subvolume can be made or
+ * renamed, whatever was freed. This moves what there is (little) into a block group of usual size. */
+int disk_btrfs_reserve_metadata(int fd, struct abx_err *err);
 void disk_btrfs_commit(int fd);
 int disk_btrfs_destroy(int dirfd, const char *name, struct abx_err *err);
 /* Drops the quota groups of subvolumes that are gone (kernels before 6.10 keep them). */

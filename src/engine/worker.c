@@ -158,12 +158,13 @@ static int run_trash(struct worker *w, const struct job *j, struct job_result *r
 {
     struct sweep s = { .w = w };
     int r = worker_revive(w, &ret->err);
+    bool must_commit = j->must_sweep || disk_pool_is_nearly_full(w->pool);
 
     if (r == 0 && j->must_sweep)
         r = disk_upper_each(w->pool, sweep_one, &s, &ret->err);
     if (r == 0)
         r = disk_trash_empty(w->pool, &ret->err);
-    if (j->must_sweep)
+    if (must_commit)
         disk_pool_commit(w->pool);
     if (r == 0 && s.first.code) {
         ret->err = s.first;
