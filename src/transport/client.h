@@ -16,7 +16,8 @@ struct client_timer {
     void (*fn)(void *user);
     void *user;
     int64_t due_ns; /* time_mono_ns(); 0 = not armed */
-    struct client_timer *prev, *next;
+    /* Pairing heap: first child, siblings; prev of a first child is its parent. */
+    struct client_timer *child, *prev, *next;
 };
 /* Arms (or moves) a timer; `fn` runs once from process, not before `due_ns`. It may free its owner. */
 void client_timer_set(abx_client *c, struct client_timer *t, int64_t due_ns);
@@ -45,8 +46,14 @@ struct client_watch {
 int client_watch_set(abx_client *c, struct client_watch *w, unsigned events, struct abx_err *err);
 void client_watch_clear(abx_client *c, struct client_watch *w); /* before its fd is closed */
 
-/* The connection pool (transport/http.c), made with the client. */
+/* The connection pool (transport/http_pool.c), made with the client. */
 struct http_pool *client_http_pool(abx_client *c);
+
+/* In a child made by fork(): what the kernel shares with the parent (epoll set, timerfd, connections)
+ * must not be touched any more, only closed. */
+bool client_is_forked(const abx_client *c);
+/* Inside abx_client_free: nothing new may start. */
+bool client_is_closing(const abx_client *c);
 
 /* Calls know each other, so that abx_client_free can finish them; call.c is the only user. */
 struct call_link {

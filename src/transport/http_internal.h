@@ -1,0 +1,175 @@
+/* http_internal.h - what the files of the HTTP layer share: pool, exchange, head.
+ *
+ * http.c is the life of an exchange (start, answer, retries, end), http_setup.c turns a spec into libcurl's
+ * options, http_pool.c is the multi handle with its sockets and timer, http_head.c parses heads, http_fail.c
+ * makes errors. libcurl must not be called from inside its own callbacks except where it says so; pool->in_curl
+ * is true while it runs, and what a callback asks for then is done after it (pool_settle).
+ */
+#pragma once
+
+#include <curl/curl.h>
+
+#include "base/buf.h"
+#include "transport/http.h"
+
+#define HTTP_HEADERS_MAX 100
+#define HTTP_HEAD_BYTES 65536u
+#define HTTP_URL_BYTES 65536u
+/* Bodies up to this are copied and go out in one write with their head. */
+#define HTTP_SMALL_BODY 16384u
+/* Of an answer that is not the last one this much is read to keep the connection, then it is cut. */
+#define HTTP_DISCARD_BYTES 65536u
+#define HTTP_RETRIES 3
+/* A server that asks for a longer pause gets no second try: the answer is given to the caller. */
+#define HTTP_RETRY_AFTER_MAX_MS 60000
+#define HTTP_CONNECT_TIMEOUT_MS 30000
+
+struct head_field {
+    size_t name, value; /* offsets into mem, both NUL-terminated */
+};
+
+struct head_parser {
+    struct buf mem;
+    struct head_field fields[HTTP_HEADERS_MAX];
+    struct abx_pair pairs[HTTP_HEADERS_MAX];
+    size_t count;
+    size_t bytes; /* read, of the head at hand */
+    int status;
+    int version; /* 10, 11, 20 */
+    char why[96];
+};
+
+enum head_result { HEAD_MORE, HEAD_DONE, HEAD_BAD };
+void head_init(struct head_parser *p);
+void head_done(struct head_parser *p);
+void head_reset(struct head_parser *p);
+/* One line as libcurl gives it, with its line end. HEAD_DONE at the end of a final head (not 1xx);
+ * HEAD_BAD: `why` says what is wrong or which limit it is over. */
+enum head_result head_line(struct head_parser *p, struct slice line);
+/* Value of Retry-After in ms from `now_ms` (wall clock), -1 = none or not understood. */
+int64_t head_retry_after_ms(const char *value, int64_t now_ms);
+
+enum exchange_state {
+    EXCHANGE_FREE,    /* in the pool */
+    EXCHANGE_RUNNING, /* libcurl has it */
+    EXCHANGE_WAITING, /* for a time to try again */
+    EXCHANGE_OVER     /* done is being told */
+};
+
+struct http_exchange {
+    struct http_pool *pool;
+    CURL *easy;
+    enum exchange_state state;
+    struct http_exchange *next;                  /* in pool->spare or ->doomed */
+    struct http_exchange *prev_live, *next_live; /* in pool->live */
+
+    struct http_sink sink;
+    void *user;
+    abx_config *config;
+    struct buf mem; /* texts of the request, slist nodes, a small body */
+    const char *url;
+    const char *host; /* authority of the URL, for messages */
+    const char *method;
+    struct curl_slist *headers;
+    struct slice body;
+    size_t body_at;
+    bool has_body, is_small_body, http1_only, accept_gzip, skip_502_retry, is_https;
+    abx_source_fn source;
+    void *source_user;
+    int64_t source_size, source_given;
+    int source_error; /* code; what for is in source_why */
+    char source_why[96];
+    enum http_retry retry;
+
+    struct client_timer timer;
+    int64_t start_ns, deadline_ns, head_deadline_ns, idle_ns, last_byte_ns, retry_at_ns;
+    int connect_retries, answer_retries;
+
+    /* of the attempt at hand */
+    bool is_sent;       /* libcurl was allowed to send */
+    bool is_resend;     /* libcurl wanted to send a second time */
+    bool has_head;      /* the sink has the head */
+    bool is_discarding; /* the answer will be tried again: its body is dropped */
+    bool is_bad_head, is_out_of_memory;
+    bool is_canceled; /* http_cancel inside a callback of libcurl */
+    bool recv_paused, send_paused, resume_recv, resume_send;
+    size_t discarded;
+    int64_t retry_after_ms;
+    struct client_task resume_task;
+    struct head_parser head;
+    char error_text[CURL_ERROR_SIZE];
+};
+
+struct http_socket {
+    struct client_watch watch;
+    struct http_pool *pool;
+    unsigned wanted; /* by libcurl; a watch may stay longer, see http_pool.c */
+    bool is_open;    /* opened by us: closed by us */
+};
+
+DEFINE_CLEANUP(struct http_pool *, http_pool_free)
+
+struct http_pool {
+    abx_client *client;
+    CURLM *multi;
+    bool in_curl;
+    int max_connections, max_idle;
+    int64_t idle_timeout_ns;
+    long max_age_s;
+    char *no_proxy, *ca_file, *ca_dir; /* of the environment */
+    const char *ca_default;            /* libcurl's */
+
+    struct client_timer curl_timer; /* libcurl's */
+    struct client_timer idle_timer; /* closes idle connections */
+    struct http_socket **sockets;   /* index = fd */
+    size_t socket_count;
+
+    struct http_exchange *live;   /* from http_start to their end */
+    struct http_exchange *spare;  /* finished, with their easy handle */
+    struct http_exchange *doomed; /* canceled inside a callback */
+    int running_count, spare_count;
+};
+
+/* http_pool.c */
+/* A spare or new exchange; NULL when out of memory. */
+struct http_exchange *pool_take(struct http_pool *pool);
+void pool_give(struct http_pool *pool, struct http_exchange *x);
+int pool_add(struct http_pool *pool, struct http_exchange *x, struct abx_err *err);
+/* Out of libcurl's hands; its connection is cut unless the transfer was complete. Not inside libcurl. */
+void pool_remove(struct http_pool *pool, struct http_exchange *x);
+/* Continues a paused transfer; runs its callbacks. Not inside libcurl. */
+void pool_unpause(struct http_pool *pool, struct http_exchange *x);
+/* After libcurl ran: finished transfers, cancels. */
+void pool_settle(struct http_pool *pool);
+
+/* http.c */
+/* libcurl is done with an attempt. */
+void exchange_finished(struct http_exchange *x, CURLcode result);
+/* Back to the pool; the end was told or is not to be told. */
+void exchange_release(struct http_exchange *x);
+
+/* libcurl's callbacks; `user` is the exchange. */
+size_t exchange_on_header(char *p, size_t size, size_t n, void *user);
+size_t exchange_on_body(char *p, size_t size, size_t n, void *user);
+size_t exchange_on_read(char *to, size_t size, size_t n, void *user);
+int exchange_on_seek(void *user, curl_off_t offset, int origin);
+/* A connection is there and nothing of the request was sent on it yet. */
+int exchange_on_send(void *user, char *ip, char *own_ip, int port, int own_port);
+
+/* http_setup.c */
+/* Copies the spec into `x` and checks it. INVALID_ARGUMENT names the field. */
+int setup_spec(struct http_exchange *x, const struct http_spec *spec, struct abx_err *err);
+/* Before each attempt. */
+int setup_attempt(struct http_exchange *x, struct abx_err *err);
+/* Is the URL's host this machine by name or address? (localhost, *.localhost, 127.0.0.0/8, ::1) */
+bool url_is_loopback(const char *url);
+
+/* http_fail.c */
+/* The error of an attempt that libcurl ended with `result`. */
+void fail_make(struct http_exchange *x, CURLcode result, struct abx_err *err);
+/* "connect", "TLS handshake", ...: what the attempt is at. */
+const char *fail_phase(struct http_exchange *x);
+/* May the attempt be made again: nothing was sent, and the failure may be gone by then? */
+bool fail_is_connect_retry(const struct http_exchange *x, CURLcode result);
+/* Was the connection lost before the head? */
+bool fail_is_lost(const struct http_exchange *x, CURLcode result);
