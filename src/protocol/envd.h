@@ -54,7 +54,7 @@ struct envd_request {
     bool accept_gzip;
     bool skip_502_retry;
 };
-#define ENVD_HEADERS_MAX 40
+#define ENVD_HEADERS_MAX 64
 
 enum envd_taken { ENVD_TAKEN, ENVD_LATER, ENVD_BROKEN };
 
