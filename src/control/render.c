@@ -42,7 +42,8 @@ json_t *render_sandbox(const struct render_context *c, const struct sandbox *sb)
 {
     json_t *j = render_common(c, sb);
 
-    if (j && add_access(c, sb, j) == 0)
+    if (j && add_access(c, sb, j) == 0 &&
+        json_object_set_new(j, "abxCodecs", json_pack("[s,s]", "json", "proto")) == 0)
         return j;
     json_decref(j);
     return NULL;

@@ -53,6 +53,7 @@ static void check(json_t *(*render)(const struct render_context *, const struct 
     json_decref(sb.config);
 }
 
+#define CODECS "\"abxCodecs\":[\"json\",\"proto\"]"
 #define CONFIG                                                                                     \
     "{\"metadata\":{\"a\":\"\xc3\xbc\"},\"network\":{\"allowOut\":[]},\"lifecycle\":"              \
     "{\"autoResume\":false,\"onTimeout\":\"kill\"},\"mcp\":{\"secret\":1}}"
@@ -62,9 +63,9 @@ static void a_create_is_answered_with_tokens_and_where_to_go(void **state)
     (void)state;
     check(render_sandbox, make(CONFIG, true, true),
           "{" COMMON ",\"domain\":\"sbx.test\",\"envdUrl\":\"http://127.0.0.1:1\","
-          "\"envdAccessToken\":\"" ACCESS "\",\"trafficAccessToken\":\"" TRAFFIC "\"}");
+          "\"envdAccessToken\":\"" ACCESS "\",\"trafficAccessToken\":\"" TRAFFIC "\"," CODECS "}");
     check(render_sandbox, make(CONFIG, false, false),
-          "{" COMMON ",\"domain\":\"sbx.test\",\"envdUrl\":\"http://127.0.0.1:1\"}");
+          "{" COMMON ",\"domain\":\"sbx.test\",\"envdUrl\":\"http://127.0.0.1:1\"," CODECS "}");
 }
 
 static void details_have_the_settings_too(void **state)
@@ -72,7 +73,8 @@ static void details_have_the_settings_too(void **state)
     (void)state;
     check(render_detail, make(CONFIG, true, false),
           "{" COMMON ",\"domain\":\"sbx.test\",\"envdUrl\":\"http://127.0.0.1:1\","
-          "\"envdAccessToken\":\"" ACCESS "\",\"network\":{\"allowOut\":[]},\"lifecycle\":"
+          "\"envdAccessToken\":\"" ACCESS "\"," CODECS
+          ",\"network\":{\"allowOut\":[]},\"lifecycle\":"
           "{\"autoResume\":false,\"onTimeout\":\"kill\"},\"allowInternetAccess\":null}");
 }
 
