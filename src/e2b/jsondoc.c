@@ -18,16 +18,16 @@ static int fail_at(struct abx_err *err, struct slice s, size_t offset, const cha
     return err_set(err, ABX_INVALID_ARGUMENT, "line %zu, column %zu: %s", line, column, text);
 }
 
-int jsondoc_parse(struct slice s, json_t **ret, struct abx_err *err)
+int jsondoc_parse_limited(struct slice s, size_t size_max, size_t values_max, json_t **ret,
+                          struct abx_err *err)
 {
     struct rpc_error e;
     json_error_t je;
     json_t *doc;
 
-    if (s.n > JSONDOC_SIZE_MAX)
-        return err_reason(err, ABX_REASON_TOO_LARGE, "JSON text is over %u bytes",
-                          JSONDOC_SIZE_MAX);
-    if (!json_scan(s, 64, JSONDOC_VALUES_MAX, &e))
+    if (s.n > size_max)
+        return err_reason(err, ABX_REASON_TOO_LARGE, "the JSON text is over %zu bytes", size_max);
+    if (!json_scan(s, 64, values_max, &e))
         return fail_at(err, s, e.offset, e.text);
     doc = json_loadb((const char *)s.p, s.n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &je);
     if (doc) {
@@ -37,6 +37,11 @@ int jsondoc_parse(struct slice s, json_t **ret, struct abx_err *err)
     if (json_error_code(&je) == json_error_out_of_memory)
         return err_oom(err);
     return fail_at(err, s, (size_t)MAX(je.position, 0), je.text);
+}
+
+int jsondoc_parse(struct slice s, json_t **ret, struct abx_err *err)
+{
+    return jsondoc_parse_limited(s, JSONDOC_SIZE_MAX, JSONDOC_VALUES_MAX, ret, err);
 }
 
 struct sink {

@@ -17,6 +17,9 @@
  * json_decref. Errors: INVALID_ARGUMENT "line 3, column 7: expected ':'", ABX_REASON_TOO_LARGE, out of
  * memory. */
 int jsondoc_parse(struct slice s, json_t **ret, struct abx_err *err);
+/* The same with limits of the caller's: for answers of a server that we chose to ask. */
+int jsondoc_parse_limited(struct slice s, size_t size_max, size_t values_max, json_t **ret,
+                          struct abx_err *err);
 
 /* Appends the document, compact, keys in their order of insertion. Nothing is left in `b` when it
  * fails. */

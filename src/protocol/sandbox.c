@@ -218,11 +218,15 @@ char *abx_sandbox_host(const abx_sandbox *sb, uint16_t port)
 
 /* ---- life ---- */
 
-static bool id_is_valid(const char *id)
+int sandbox_id_check(const char *id, struct abx_err *err)
 {
-    size_t n = strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_");
+    size_t n =
+        id ? strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") : 0;
 
-    return n > 0 && n <= ID_MAX && id[n] == '\0';
+    if (n > 0 && n <= ID_MAX && id[n] == '\0')
+        return 0;
+    return err_set(err, ABX_INVALID_ARGUMENT,
+                   "sandbox id: has to be 1 to %u characters of [A-Za-z0-9-_]", ID_MAX);
 }
 
 static bool token_is_valid(const char *token)
@@ -236,9 +240,10 @@ static bool token_is_valid(const char *token)
 
 static int check_parts(const struct abx_sandbox_parts *parts, struct abx_err *err)
 {
-    if (!parts->sandbox_id || !id_is_valid(parts->sandbox_id))
-        return err_set(err, ABX_INVALID_ARGUMENT,
-                       "sandbox id: has to be 1 to %u characters of [A-Za-z0-9-_]", ID_MAX);
+    int r = sandbox_id_check(parts->sandbox_id, err);
+
+    if (r < 0)
+        return r;
     if ((parts->envd_access_token && !token_is_valid(parts->envd_access_token)) ||
         (parts->traffic_access_token && !token_is_valid(parts->traffic_access_token)))
         return err_set(err, ABX_INVALID_ARGUMENT,

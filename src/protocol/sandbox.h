@@ -23,6 +23,9 @@ struct abx_sandbox {
     bool protobuf;    /* codec of RPC: by the config, else as the server offered */
 };
 
+/* INVALID_ARGUMENT unless `id` (may be NULL) is 1 to 128 characters of [A-Za-z0-9-_]. */
+int sandbox_id_check(const char *id, struct abx_err *err);
+
 /* As abx_sandbox_new, which this is, with whole `parts`. */
 int sandbox_new(abx_config *config, const struct abx_sandbox_parts *parts, abx_sandbox **ret,
                 struct abx_err *err);

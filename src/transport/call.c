@@ -202,6 +202,8 @@ void abx_call_free(abx_call *call)
         client_call_remove(call->client, &call->link);
     }
     events_drop(call);
+    if (call->ops->release)
+        call->ops->release(call);
     while (call->blocks) {
         struct call_block *b = call->blocks;
 

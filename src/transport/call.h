@@ -21,6 +21,8 @@ struct call_ops {
     void (*resume_source)(abx_call *call);
     /* Frees what `state` owns (not `state`), after the end or the cancel. NULL = nothing. */
     void (*done)(abx_call *call);
+    /* Frees a result that is no memory of the call's (a sandbox that nobody took); from abx_call_free. NULL = nothing. */
+    void (*release)(abx_call *call);
 };
 
 struct call_block; /* arena */
