@@ -263,6 +263,8 @@ struct abx_control_opts {
     const char *body_json; /* or NULL; checked to be JSON */
     int64_t request_timeout_ms;
 };
+#define ABX_CONTROL_OPTS_INIT                                                                      \
+    { sizeof(struct abx_control_opts), NULL, NULL, NULL, NULL, ABX_UNSET }
 /* One control-plane request with the config's base URL, credentials and errors; GET and HEAD are retried as reads.
  * Result: JSON ("null" when the answer has no body) and abx_call_next_token. */
 ABX_EXPORT abx_call *abx_control_request(abx_client *client, abx_config *config,
