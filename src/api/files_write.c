@@ -58,6 +58,7 @@ static void write_resume(abx_call *call)
 {
     struct write *w = call->state;
 
+    upload_resume(&w->upload);
     envd_exchange_resume_source(&w->x);
 }
 

@@ -179,8 +179,10 @@ static int64_t plain_read(struct upload *u, uint8_t *to, size_t size)
             if (n == 0)
                 n = item_end(u);
         }
-        if (n < 0) /* what is there goes first; an error that stays is met again */
-            return got > 0 && n == ABX_UNAVAILABLE && u->err.code == 0 ? (int64_t)got : n;
+        if (n < 0) {
+            u->is_waiting = n == ABX_UNAVAILABLE && u->err.code == 0 && got > 0;
+            return u->is_waiting ? (int64_t)got : n; /* what is there goes first */
+        }
         got += (size_t)n;
     }
     return (int64_t)got;
@@ -212,11 +214,20 @@ static int64_t packed_read(struct upload *u, uint8_t *to, size_t size)
     return (int64_t)(size - u->z.avail_out);
 }
 
+void upload_resume(struct upload *u)
+{
+    u->is_waiting = false;
+}
+
 int64_t upload_read(void *user, void *buffer, size_t size)
 {
     struct upload *u = user;
 
     if (u->err.code != 0)
         return u->err.code;
+    if (u->is_waiting) {
+        u->is_waiting = false;
+        return ABX_UNAVAILABLE;
+    }
     return u->is_gzip ? packed_read(u, buffer, size) : plain_read(u, buffer, size);
 }

@@ -24,6 +24,7 @@ struct upload {
     struct buf text; /* what stands between the files, from `text_at` on */
     size_t text_at;
     bool is_in_item, is_at_end;
+    bool is_waiting; /* the source said so after bytes that were given */
     bool is_gzip;
     z_stream z;
     uint8_t *plain; /* in front of the packer */
@@ -37,6 +38,8 @@ int upload_init(struct upload *u, const struct abx_write_item *items, size_t cou
 void upload_done(struct upload *u);
 /* Whole size in bytes, ABX_UNSET when it is not known before. */
 int64_t upload_size(struct upload *u);
+/* The source has bytes again. */
+void upload_resume(struct upload *u);
 /* abx_source_fn; `user` is the upload. */
 int64_t upload_read(void *user, void *buffer, size_t size);
 /* May the path stand in a multipart head as it is? */
