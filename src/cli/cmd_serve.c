@@ -35,6 +35,8 @@ static const char help[] =
     "  --max-disk SIZE          most disk that a create may ask for (100G)\n"
     "  --max-timeout DURATION   longest timeout that a client may ask for (24h)\n"
     "  --max-sandboxes N        most sandboxes at a time (no limit)\n"
+    "  --max-client-connections N  most connections of one address into one gateway process;\n"
+    "                           loopback is not counted (half of all)\n"
     "  --print-unit             print a systemd unit with these options, do nothing\n"
     "  -h, --help               print this\n";
 
@@ -55,6 +57,7 @@ enum {
     OPT_MAX_DISK,
     OPT_MAX_TIMEOUT,
     OPT_MAX_SANDBOXES,
+    OPT_MAX_CLIENT,
     OPT_PRINT_UNIT,
 };
 
@@ -75,6 +78,7 @@ static const struct option options[] = {
     { "max-disk", required_argument, NULL, OPT_MAX_DISK },
     { "max-timeout", required_argument, NULL, OPT_MAX_TIMEOUT },
     { "max-sandboxes", required_argument, NULL, OPT_MAX_SANDBOXES },
+    { "max-client-connections", required_argument, NULL, OPT_MAX_CLIENT },
     { "print-unit", no_argument, NULL, OPT_PRINT_UNIT },
     { "help", no_argument, NULL, 'h' },
     { 0 },
@@ -198,6 +202,9 @@ static int parse_option(struct serve *s, int option, const char *arg, struct abx
         return cli_parse_duration("--max-timeout", arg, &o->max_timeout_s, err);
     case OPT_MAX_SANDBOXES:
         return cli_parse_number("--max-sandboxes", arg, 1, 1000000, &o->max_sandboxes, err);
+    case OPT_MAX_CLIENT:
+        return cli_parse_number("--max-client-connections", arg, 1, 1000000,
+                                &o->max_client_connections, err);
     default:
         return err_set(err, ABX_INVALID_ARGUMENT, "unknown option");
     }

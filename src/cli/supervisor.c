@@ -182,6 +182,9 @@ static int gateway_args(struct supervisor *s, struct role *g, int listen_fd, str
     role_arg(g, "--gid", "%u", s->gateway_uid);
     if (s->opts->domain)
         role_arg(g, "--domain", "%s", s->opts->domain);
+    if (s->opts->max_client_connections)
+        role_arg(g, "--max-client-connections", "%llu",
+                 (unsigned long long)s->opts->max_client_connections);
     return role_finish(g, err);
 }
 

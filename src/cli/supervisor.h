@@ -27,7 +27,8 @@ struct supervisor_opts {
     uint64_t max_timeout_s;
     uint64_t cpu, memory_mb, disk_mb; /* defaults of a sandbox */
     uint64_t max_cpu, max_memory_mb, max_disk_mb;
-    uint64_t max_sandboxes; /* 0 = no limit */
+    uint64_t max_sandboxes;          /* 0 = no limit */
+    uint64_t max_client_connections; /* of one address, for each gateway; 0 = its default */
 };
 
 /* Runs the service until a signal ends it. Prints the export lines and `ready URL` to stdout. */

@@ -25,6 +25,7 @@
 #define SLEEP_MAX_NS (2 * NSEC_PER_MSEC)
 #define PID_MAX_DEFAULT 32768u /* of the kernel */
 #define REMOVE_WAIT_MS 200
+#define PROCS_MAX ((size_t)4 << 20)
 #define PROC_CGROUP_MAX ((size_t)256 << 10)
 
 int cgroup_check_name(const char *id, struct abx_err *err)
@@ -97,6 +98,58 @@ int cgroup_read_value(int dirfd, const char *file, const char *key, uint64_t *re
     if (!cgroup_find_value(buf_slice(&text), key, ret))
         return err_set(err, ABX_INTERNAL, "cgroup file '%s' has no '%s'", file, key);
     return 0;
+}
+
+int cgroup_each_process(int dirfd, int (*fn)(void *user, struct slice pid, struct abx_err *err),
+                        void *user, struct abx_err *err)
+{
+    _cleanup_(buf_done) struct buf text = BUF_INIT(PROCS_MAX);
+    struct slice rest;
+    int count = 0;
+    int r = file_read(dirfd, "cgroup.procs", &text, err);
+
+    if (r < 0)
+        return r;
+    rest = buf_slice(&text);
+    while (rest.n > 0) {
+        const uint8_t *end = memchr(rest.p, '\n', rest.n);
+        size_t n = end ? (size_t)(end - rest.p) : rest.n;
+
+        r = fn(user, slice_of(rest.p, n), err);
+        if (r < 0)
+            return r;
+        count += r;
+        rest = end ? slice_of(end + 1, rest.n - n - 1) : slice_of(NULL, 0);
+    }
+    return count;
+}
+
+int cgroup_make_tree(int base_fd, const char *instance, int *ret_top_fd, int *ret_host_fd,
+                     int *ret_sandboxes_fd, struct abx_err *err)
+{
+    char name[CGROUP_NAME_MAX + 8];
+    int r;
+
+    (void)snprintf(name, sizeof name, "abx-%s", instance);
+    r = cgroup_make_dir(base_fd, name, ret_top_fd, err);
+    if (r == 0)
+        r = cgroup_make_dir(*ret_top_fd, "host", ret_host_fd, err);
+    return r < 0 ? r : cgroup_make_dir(*ret_top_fd, "sandboxes", ret_sandboxes_fd, err);
+}
+
+int cgroup_set_pids(int fd, uint32_t pids, struct abx_err *err)
+{
+    return file_printf(fd, "pids.max", err, "%u", pids ? pids : CGROUP_PIDS_DEFAULT);
+}
+
+int cgroup_read_pids(int fd, uint32_t *ret, struct abx_err *err)
+{
+    uint64_t n;
+    int r = cgroup_read_u64(fd, "pids.current", &n, err);
+
+    if (r == 0)
+        *ret = (uint32_t)n;
+    return r;
 }
 
 int cgroup_remove_dir(int parent_fd, const char *name, struct abx_err *err)

@@ -65,6 +65,16 @@ int cgroup_read_u64(int dirfd, const char *file, uint64_t *ret, struct abx_err *
 /* The number behind `key` in a file of "key value" lines. */
 int cgroup_read_value(int dirfd, const char *file, const char *key, uint64_t *ret,
                       struct abx_err *err);
+/* Calls `fn` with each line of `cgroup.procs` (a process id, not NUL-terminated; in v1 "0" for one outside of our pid
+ * namespace) until it returns < 0. How many times `fn` returned 1, or that code. */
+int cgroup_each_process(int dirfd, int (*fn)(void *user, struct slice pid, struct abx_err *err),
+                        void *user, struct abx_err *err);
+/* Makes and opens abx-<instance>, and `host` and `sandboxes` in it, for what is there already just opens it. */
+int cgroup_make_tree(int base_fd, const char *instance, int *ret_top_fd, int *ret_host_fd,
+                     int *ret_sandboxes_fd, struct abx_err *err);
+/* pids.max (0 = CGROUP_PIDS_DEFAULT) and pids.current, which are the same in v1 and v2. */
+int cgroup_set_pids(int fd, uint32_t pids, struct abx_err *err);
+int cgroup_read_pids(int fd, uint32_t *ret, struct abx_err *err);
 /* rmdir; missing is fine. Waits out the moment in which a group is still busy with its last task. */
 int cgroup_remove_dir(int parent_fd, const char *name, struct abx_err *err);
 /* Of the machine. */

@@ -18,7 +18,6 @@
 #include "engine/mountinfo.h"
 
 #define HOST_SHARES 8192u /* 1024 is the default, which `sandboxes` keeps */
-#define PROCS_MAX ((size_t)4 << 20)
 #define KILL_ROUND_MS 20
 
 const struct cgroup_v1 *cgroup_v1_with(const struct cgroup_tree *t, enum cgroup_controller c)
@@ -43,8 +42,7 @@ static int set_caps(const struct cgroup_v1 *h, struct abx_err *err)
         r = file_printf(h->sandboxes_fd, "memory.limit_in_bytes", err, "%llu",
                         (unsigned long long)cgroup_memory_cap(cgroup_total_memory()));
     if (r == 0 && has(h, CGROUP_PIDS))
-        r = file_printf(h->sandboxes_fd, "pids.max", err, "%u",
-                        cgroup_pids_cap(cgroup_total_pids()));
+        r = cgroup_set_pids(h->sandboxes_fd, cgroup_pids_cap(cgroup_total_pids()), err);
     if (r == 0 && has(h, CGROUP_CPU))
         r = file_printf(h->host_fd, "cpu.shares", err, "%u", HOST_SHARES);
     return r;
@@ -56,7 +54,7 @@ static int open_one(struct cgroup_tree *t, const struct mountinfo *m, struct sli
 {
     _cleanup_(closep) int base = -EBADF, top = -EBADF;
     struct cgroup_v1 *h = &t->v1[t->n_v1];
-    char path[PATH_MAX], at[PATH_MAX], name[CGROUP_NAME_MAX + 8];
+    char path[PATH_MAX], at[PATH_MAX];
     const char *any = cgroup_controller_name((enum cgroup_controller)__builtin_ctz(controllers));
     int r;
 
@@ -69,20 +67,15 @@ static int open_one(struct cgroup_tree *t, const struct mountinfo *m, struct sli
     base = cgroup_open_dir(AT_FDCWD, at);
     if (base < 0)
         return err_sys(err, errno, "open cgroup '%s'", at);
-    (void)snprintf(name, sizeof name, "abx-%s", t->instance);
-    r = cgroup_make_dir(base, name, &top, err);
-    if (r == 0)
-        r = cgroup_make_dir(top, "host", &h->host_fd, err);
-    if (r == 0)
-        r = cgroup_make_dir(top, "sandboxes", &h->sandboxes_fd, err);
+    r = cgroup_make_tree(base, t->instance, &top, &h->host_fd, &h->sandboxes_fd, err);
     if (r < 0)
         return err_wrap(err, r, "cgroup '%s'", at);
     h->controllers = controllers;
     t->n_v1++;
     if (!t->has_v2 && has(h, CGROUP_FREEZER)) {
         t->check_controller = cgroup_controller_name(CGROUP_FREEZER);
-        if (snprintf(t->check_path, sizeof t->check_path, "%s/%s/sandboxes", path[1] ? path : "",
-                     name) >= (int)sizeof t->check_path)
+        if (snprintf(t->check_path, sizeof t->check_path, "%s/abx-%s/sandboxes",
+                     path[1] ? path : "", t->instance) >= (int)sizeof t->check_path)
             return err_set(err, ABX_FAILED_PRECONDITION, "the path of this cgroup is too long");
     }
     if (has(h, CGROUP_MEMORY))
@@ -190,8 +183,7 @@ int cgroup_v1_set_limits(struct cgroup_tree *t, const struct cgroup_v1 *h, const
     if (has(h, CGROUP_MEMORY))
         r = set_memories(t, fd, limits->memory_bytes, err);
     if (r == 0 && has(h, CGROUP_PIDS))
-        r = file_printf(fd, "pids.max", err, "%u",
-                        limits->pids ? limits->pids : CGROUP_PIDS_DEFAULT);
+        r = cgroup_set_pids(fd, limits->pids, err);
     if (r == 0 && has(h, CGROUP_CPU))
         r = set_quota(fd, limits->cpu_count, err);
     return r;
@@ -233,30 +225,17 @@ int cgroup_v1_freeze(int fd, bool on, int timeout_ms, struct abx_err *err)
     return r;
 }
 
-/* Sends SIGKILL to all; returns how many there were, or a code. */
-static int signal_all(int fd, struct abx_err *err)
+static int signal_one(void *user, struct slice text, struct abx_err *err)
 {
-    _cleanup_(buf_done) struct buf text = BUF_INIT(PROCS_MAX);
-    struct slice rest;
-    int n_killed = 0;
-    int r = file_read(fd, "cgroup.procs", &text, err);
+    uint64_t pid;
 
-    if (r < 0)
-        return r;
-    rest = buf_slice(&text);
-    while (rest.n > 0) {
-        const uint8_t *end = memchr(rest.p, '\n', rest.n);
-        size_t n = end ? (size_t)(end - rest.p) : rest.n;
-        uint64_t pid;
-
-        /* 0 is a process outside of our pid namespace; kill(0) would be ourselves. */
-        if (str_parse_u64(slice_of(rest.p, n), INT32_MAX, &pid) && pid > 0) {
-            (void)kill((pid_t)pid, SIGKILL);
-            n_killed++;
-        }
-        rest = end ? slice_of(end + 1, rest.n - n - 1) : slice_of(NULL, 0);
-    }
-    return n_killed;
+    (void)user;
+    (void)err;
+    /* 0 is a process outside of our pid namespace; kill(0) would be ourselves. */
+    if (!str_parse_u64(text, INT32_MAX, &pid) || pid == 0)
+        return 0;
+    (void)kill((pid_t)pid, SIGKILL);
+    return 1;
 }
 
 int cgroup_v1_kill(int fd, int timeout_ms, struct abx_err *err)
@@ -270,7 +249,7 @@ int cgroup_v1_kill(int fd, int timeout_ms, struct abx_err *err)
         /* Frozen, nothing forks away and no pid is given out again between read and signal. What
          * can't be frozen in that time is signalled all the same. */
         (void)cgroup_v1_freeze(fd, true, KILL_ROUND_MS, NULL);
-        n = signal_all(fd, err);
+        n = cgroup_each_process(fd, signal_one, NULL, err);
         (void)file_write_once(fd, "freezer.state", "THAWED", 6, NULL);
         if (n <= 0)
             return n;
@@ -308,11 +287,8 @@ int cgroup_v1_usage(const struct cgroup_v1 *h, const char *id, struct cgroup_usa
         if (r == 0)
             r = cgroup_read_value(fd, "user/memory.oom_control", "oom_kill", &ret->oom_kills, err);
     }
-    if (r == 0 && has(h, CGROUP_PIDS)) {
-        r = cgroup_read_u64(fd, "pids.current", &n, err);
-        if (r == 0)
-            ret->processes = (uint32_t)n;
-    }
+    if (r == 0 && has(h, CGROUP_PIDS))
+        r = cgroup_read_pids(fd, &ret->processes, err);
     if (r == 0 && has(h, CGROUP_CPUACCT)) {
         r = cgroup_read_u64(fd, "cpuacct.usage", &n, err);
         if (r == 0)

@@ -19,7 +19,6 @@
 #include "engine/mountinfo.h"
 
 #define MOVE_ROUNDS 20
-#define PROCS_MAX ((size_t)4 << 20)
 #define HOST_WEIGHT 800u /* of 1..10000; 100 is the default, which `sandboxes` keeps */
 
 /* Opens the group `path` by a mount that the host has; -1 when none shows it. */
@@ -109,30 +108,14 @@ int cgroup_v2_find(struct cgroup_tree *t, struct slice proc_cgroup, struct slice
     return 0;
 }
 
-/* Moves every process that is directly in `base` to `leaf`; returns how many, or a code. */
-static int move_all(int base, int leaf, struct abx_err *err)
+static int move_one(void *user, struct slice pid, struct abx_err *err)
 {
-    _cleanup_(buf_done) struct buf text = BUF_INIT(PROCS_MAX);
-    struct slice rest;
-    int moved = 0;
-    int r = file_read(base, "cgroup.procs", &text, err);
+    const int *leaf = user;
+    int r = file_write_once(*leaf, "cgroup.procs", pid.p, pid.n, err);
 
-    if (r < 0)
-        return r;
-    rest = buf_slice(&text);
-    while (rest.n > 0) {
-        const uint8_t *end = memchr(rest.p, '\n', rest.n);
-        size_t n = end ? (size_t)(end - rest.p) : rest.n;
-
-        r = file_write_once(leaf, "cgroup.procs", rest.p, n, err);
-        if (r < 0 && r != ABX_NOT_FOUND) /* it may have ended meanwhile */
-            return err_wrap(err, r, "move process %.*s", (int)n, (const char *)rest.p);
-        moved += r == 0;
-        rest = slice_of(rest.p + n, rest.n - n);
-        if (rest.n > 0)
-            rest = slice_of(rest.p + 1, rest.n - 1);
-    }
-    return moved;
+    if (r < 0 && r != ABX_NOT_FOUND) /* it may have ended meanwhile */
+        return err_wrap(err, r, "move process %.*s", (int)pid.n, (const char *)pid.p);
+    return r == 0;
 }
 
 /* Enables `c` for the children of `fd`. A group with processes can't (but for the machine's root):
@@ -143,7 +126,7 @@ static int enable(int fd, enum cgroup_controller c, int leaf, struct abx_err *er
     int r = file_printf(fd, "cgroup.subtree_control", &e, "+%s", cgroup_controller_name(c));
 
     for (int i = 0; i < MOVE_ROUNDS && r < 0 && e.sys == EBUSY && leaf >= 0; i++) {
-        r = move_all(fd, leaf, err);
+        r = cgroup_each_process(fd, move_one, &leaf, err);
         if (r < 0)
             return r;
         r = file_printf(fd, "cgroup.subtree_control", &e, "+%s", cgroup_controller_name(c));
@@ -174,8 +157,7 @@ static int set_weight_and_caps(struct cgroup_tree *t, struct abx_err *err)
         r = file_printf(t->v2_sandboxes_fd, "memory.max", err, "%llu",
                         (unsigned long long)cgroup_memory_cap(cgroup_total_memory()));
     if (r == 0 && (t->v2_controllers & CGROUP_BIT(CGROUP_PIDS)))
-        r = file_printf(t->v2_sandboxes_fd, "pids.max", err, "%u",
-                        cgroup_pids_cap(cgroup_total_pids()));
+        r = cgroup_set_pids(t->v2_sandboxes_fd, cgroup_pids_cap(cgroup_total_pids()), err);
     return r;
 }
 
@@ -183,19 +165,12 @@ int cgroup_v2_prepare(struct cgroup_tree *t, int base_fd, unsigned controllers, 
                       struct abx_err *err)
 {
     _cleanup_(closep) int top = -EBADF;
-    char name[CGROUP_NAME_MAX + 8];
-    int r;
+    int r = cgroup_make_tree(base_fd, t->instance, &top, &t->v2_host_fd, &t->v2_sandboxes_fd, err);
 
-    (void)snprintf(name, sizeof name, "abx-%s", t->instance);
-    r = cgroup_make_dir(base_fd, name, &top, err);
     if (r == ABX_PERMISSION_DENIED)
         return err_wrap(err, ABX_FAILED_PRECONDITION,
                         "the cgroup tree can't be written; in a container, mount /sys/fs/cgroup "
                         "writable");
-    if (r == 0)
-        r = cgroup_make_dir(top, "host", &t->v2_host_fd, err);
-    if (r == 0)
-        r = cgroup_make_dir(top, "sandboxes", &t->v2_sandboxes_fd, err);
     for (int c = 0; c < CGROUP_CONTROLLERS_ && r == 0; c++) {
         if (!(controllers & CGROUP_BIT(c)))
             continue;
@@ -300,8 +275,7 @@ int cgroup_v2_set_limits(struct cgroup_tree *t, int fd, const struct cgroup_limi
     if (t->v2_controllers & CGROUP_BIT(CGROUP_MEMORY))
         r = set_memories(fd, limits->memory_bytes, err);
     if (r == 0 && (t->v2_controllers & CGROUP_BIT(CGROUP_PIDS)))
-        r = file_printf(fd, "pids.max", err, "%u",
-                        limits->pids ? limits->pids : CGROUP_PIDS_DEFAULT);
+        r = cgroup_set_pids(fd, limits->pids, err);
     if (r == 0 && (t->v2_controllers & CGROUP_BIT(CGROUP_CPU))) {
         r = set_quota(fd, "cpu.max", quota ? quota + CGROUP_CPU_GUEST_US : 0, err);
         if (r == 0)
@@ -413,7 +387,6 @@ int cgroup_v2_remove(int parent_fd, const char *name, struct abx_err *err)
 
 int cgroup_v2_usage(struct cgroup_tree *t, int fd, struct cgroup_usage *ret, struct abx_err *err)
 {
-    uint64_t n;
     int r = cgroup_read_value(fd, "cpu.stat", "usage_usec", &ret->cpu_us, err);
 
     if (r == 0 && (t->v2_controllers & CGROUP_BIT(CGROUP_MEMORY))) {
@@ -423,10 +396,7 @@ int cgroup_v2_usage(struct cgroup_tree *t, int fd, struct cgroup_usage *ret, str
         if (r == 0)
             r = cgroup_read_value(fd, "memory.events", "oom_kill", &ret->oom_kills, err);
     }
-    if (r == 0 && (t->v2_controllers & CGROUP_BIT(CGROUP_PIDS))) {
-        r = cgroup_read_u64(fd, "pids.current", &n, err);
-        if (r == 0)
-            ret->processes = (uint32_t)n;
-    }
+    if (r == 0 && (t->v2_controllers & CGROUP_BIT(CGROUP_PIDS)))
+        r = cgroup_read_pids(fd, &ret->processes, err);
     return r;
 }

@@ -2,6 +2,7 @@
 #include "gateway/gateway.h"
 
 #include <assert.h>
+#include <stdio.h>
 
 #include "base/fd.h"
 #include "base/log.h"
@@ -13,6 +14,7 @@
 #define CONTROL_IDLE_MAX 64
 #define CONTROL_IDLE_MS 60000u
 #define LOOKUP_TIMEOUT_MS 5000
+#define REFUSED_TELL_MS 10000u
 
 /* --- rows -------------------------------------------------------------------------------------- */
 
@@ -209,6 +211,24 @@ static void on_engine_down(void *user, const struct abx_err *why)
 
 /* --- life -------------------------------------------------------------------------------------- */
 
+/* A client that does this does it often: a line now and then, with what came since the last one. */
+static void on_refused(void *user, const char *peer)
+{
+    struct gateway *g = user;
+    uint64_t now = uv_now(g->opts.loop);
+    char limit[24], refused[24];
+
+    g->n_refused++;
+    if (g->refused_told_at && now - g->refused_told_at < REFUSED_TELL_MS)
+        return;
+    (void)snprintf(limit, sizeof(limit), "%zu", g->opts.max_client_connections);
+    (void)snprintf(refused, sizeof(refused), "%llu", (unsigned long long)g->n_refused);
+    log_warn("connections refused: one client has as many as it may", "client", peer, "limit",
+             limit, "refused", refused, NULL);
+    g->n_refused = 0;
+    g->refused_told_at = MAX(now, UINT64_C(1));
+}
+
 static int gateway_start(struct gateway *g, struct abx_err *err)
 {
     const struct ipc_client_handlers control = { on_control_up, on_control_frame, on_control_down,
@@ -217,6 +237,8 @@ static int gateway_start(struct gateway *g, struct abx_err *err)
     const struct http_server_opts opts = { .loop = g->opts.loop,
                                            .listen_fd = TAKE_FD(g->opts.listen_fd),
                                            .max_connections = g->opts.max_connections,
+                                           .max_peer_connections = g->opts.max_client_connections,
+                                           .on_refused = on_refused,
                                            .body_timeout_ms = STREAM_TIMEOUT_MS,
                                            .on_request = request_begin,
                                            .user = g };
@@ -243,6 +265,8 @@ int gateway_new(const struct gateway_opts *opts, struct gateway **ret, struct ab
     g->opts = *opts;
     if (g->opts.max_connections == 0)
         g->opts.max_connections = DEFAULT_CONNECTIONS;
+    if (g->opts.max_client_connections == 0)
+        g->opts.max_client_connections = MAX(g->opts.max_connections / 2, (size_t)1);
     if (g->opts.max_sandbox_connections == 0)
         g->opts.max_sandbox_connections = DEFAULT_SANDBOX_CONNECTIONS;
     if (g->opts.wait_ms == 0)

@@ -69,6 +69,8 @@ struct gateway {
     struct idle_pool control_idle;
     struct id_source ids;
     struct request *requests; /* all */
+    size_t n_refused;         /* connections, since the log said so */
+    uint64_t refused_told_at; /* loop time; 0 = never */
     bool is_closing;
 };
 

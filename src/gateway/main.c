@@ -24,6 +24,7 @@ static const char usage[] =
     "  --root DIR                 root folder; the paths above are as seen inside it\n"
     "  --uid N --gid N            user and group to become\n"
     "  --max-connections N        clients at once (10000, and what the descriptors allow)\n"
+    "  --max-client-connections N  of one address; loopback is not counted (half of the above)\n"
     "  --max-sandbox-connections N  into one sandbox (2000)\n"
     "  --wait-ms N                wait for a restarting role (5000)\n"
     "  --access-log               a line for each request\n"
@@ -39,6 +40,7 @@ enum {
     OPT_UID,
     OPT_GID,
     OPT_MAX,
+    OPT_MAX_CLIENT,
     OPT_MAX_SANDBOX,
     OPT_WAIT,
     OPT_ACCESS_LOG,
@@ -55,6 +57,7 @@ static const struct option options[] = {
     { "uid", required_argument, NULL, OPT_UID },
     { "gid", required_argument, NULL, OPT_GID },
     { "max-connections", required_argument, NULL, OPT_MAX },
+    { "max-client-connections", required_argument, NULL, OPT_MAX_CLIENT },
     { "max-sandbox-connections", required_argument, NULL, OPT_MAX_SANDBOX },
     { "wait-ms", required_argument, NULL, OPT_WAIT },
     { "access-log", no_argument, NULL, OPT_ACCESS_LOG },
@@ -119,6 +122,8 @@ static int parse_one(struct arguments *a, int option, const char *name, struct a
         a->confine.gid = (gid_t)n;
     else if (option == OPT_MAX)
         a->gateway.max_connections = n;
+    else if (option == OPT_MAX_CLIENT)
+        a->gateway.max_client_connections = n;
     else if (option == OPT_MAX_SANDBOX)
         a->gateway.max_sandbox_connections = n;
     else if (option == OPT_WAIT)

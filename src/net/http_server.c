@@ -69,19 +69,46 @@ static void on_session_free(struct sock *sock)
     server_unref(server);
 }
 
+/* What the client has sent is read as far as it is there: else closing would reset the connection, and
+ * the answer might be lost on its way. */
+static void refuse(struct http_server *server, int fd, const struct sockaddr_storage *peer)
+{
+    static const char answer[] =
+        "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nContent-Length: 70\r\n"
+        "Should-Retry: true\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
+        "{\"code\":429,\"message\":\"Too many connections from this client address\"}";
+    char name[INET6_ADDRSTRLEN], scratch[4096];
+
+    (void)recv(fd, scratch, sizeof(scratch), MSG_DONTWAIT);
+    (void)send(fd, answer, sizeof(answer) - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)shutdown(fd, SHUT_WR);
+    fd_close(fd);
+    peer_name(peer, name);
+    if (server->opts.on_refused)
+        server->opts.on_refused(server->opts.user, name);
+}
+
 static void session_open(struct http_server *server, int fd, const struct sockaddr_storage *peer)
 {
-    struct session *s = calloc(1, sizeof(*s));
+    struct peer *counted = NULL;
+    struct session *s;
     int one = 1;
 
-    if (!s) {
-        fd_close(fd);
+    if (server->peers && !peers_enter(server->peers, peer, &counted)) {
+        refuse(server, fd, peer);
         return;
     }
-    if (sock_init(&s->sock, server->opts.loop, fd, session_on_event, on_session_free, NULL) < 0) {
+    s = calloc(1, sizeof(*s));
+    if (!s ||
+        sock_init(&s->sock, server->opts.loop, fd, session_on_event, on_session_free, NULL) < 0) {
+        if (!s)
+            fd_close(fd);
+        if (server->peers)
+            peers_leave(server->peers, counted);
         free(s);
         return;
     }
+    s->counted = counted;
     peer_name(peer, s->peer);
     if (peer->ss_family != AF_UNIX) {
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
@@ -161,9 +188,14 @@ int http_server_new(const struct http_server_opts *opts, struct http_server **re
     set_default(&server->opts.body_timeout_ms, DEFAULT_BODY_MS);
     set_default(&server->opts.write_timeout_ms, DEFAULT_WRITE_MS);
     set_default(&server->opts.fin_grace_ms, DEFAULT_FIN_GRACE_MS);
-    r = uv_poll_init(opts->loop, &server->poll, server->listen_fd);
+    if (opts->max_peer_connections > 0)
+        server->peers = peers_new(opts->max_peer_connections);
+    r = opts->max_peer_connections > 0 && !server->peers
+            ? UV_ENOMEM
+            : uv_poll_init(opts->loop, &server->poll, server->listen_fd);
     if (r < 0) {
         fd_close(server->listen_fd);
+        peers_free(server->peers);
         free(server);
         return err_sys(err, -r, "watch the listening socket");
     }
@@ -181,6 +213,7 @@ void server_unref(struct http_server *server)
         return;
     while (server->n_parsers > 0)
         http1_parser_free(server->parsers[--server->n_parsers]);
+    peers_free(server->peers);
     free(server);
 }
 
@@ -232,6 +265,8 @@ void server_forget(struct session *s)
     if (s->next)
         s->next->prev = s->prev;
     s->prev = s->next = NULL;
+    if (server->peers)
+        peers_leave(server->peers, TAKE_PTR(s->counted));
     server->n_sessions--;
     listen_start(server);
 }

@@ -35,6 +35,10 @@ struct http_server_opts {
     uv_loop_t *loop;
     int listen_fd;          /* owned by the server from http_server_new on; TCP or unix stream */
     size_t max_connections; /* 0 = 10000; over it new ones wait in the backlog */
+    /* 0 = no limit of this kind. Over it a connection of that client (peers.h) is answered with 429 and closed, and
+     * on_refused (may be NULL) told its address. */
+    size_t max_peer_connections;
+    void (*on_refused)(void *user, const char *peer);
     uint32_t header_timeout_ms; /* 0 = 10 s: from the first byte of a head to its end */
     uint32_t idle_timeout_ms;   /* 0 = 620 s between requests */
     uint32_t body_timeout_ms;   /* 0 = 60 s without a byte while the handler is reading */

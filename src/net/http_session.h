@@ -11,6 +11,7 @@
 #include <netinet/in.h>
 
 #include "net/http_server.h"
+#include "net/peers.h"
 #include "net/sock.h"
 #include "wire/http_date.h"
 
@@ -71,6 +72,7 @@ struct session {
     bool is_eof; /* read() has returned 0 */
     bool was_blocked;
     char peer[INET6_ADDRSTRLEN];
+    struct peer *counted; /* in server->peers; NULL when not */
 };
 
 struct http_server {
@@ -80,6 +82,7 @@ struct http_server {
     int listen_fd;
     struct session *sessions;
     size_t n_sessions;
+    struct peers *peers; /* NULL without max_peer_connections */
     struct http1_parser *parsers[PARSERS_KEPT];
     size_t n_parsers;
     size_t n_refs; /* sessions whose handles are open, listener handles, the owner */

@@ -78,32 +78,43 @@ static int value_set(abx_config *c, int row, const char *text, const char *origi
     return v->masked ? 0 : err_oom(err);
 }
 
-int config_take(abx_config *c, int row, struct slice text, const char *origin, struct abx_err *err)
+static int value_check(const struct config_row *row, struct slice text, const char *copy,
+                       struct abx_err *err)
+{
+    int64_t parsed;
+    int r;
+
+    if (text.n > VALUE_MAX)
+        r = err_set(err, ABX_INVALID_ARGUMENT, "is longer than %u bytes", VALUE_MAX);
+    else if (memchr(text.p, 0, text.n))
+        r = err_set(err, ABX_INVALID_ARGUMENT, "has a NUL byte");
+    else
+        r = config_row_parse(row, copy, &parsed, err);
+    return r < 0 ? err_wrap(err, r, "%s", row->key.name) : 0;
+}
+
+int config_take(abx_config *c, int row, struct slice text, const char *origin, unsigned line,
+                struct abx_err *err)
 {
     const struct config_row *r = &config_rows[row];
     _cleanup_(freep) char *copy = NULL;
-    int64_t parsed;
     int result;
 
     text = trim(text);
     if (text.n == 0 || c->values[row].text)
         return 0;
-    if (text.n > VALUE_MAX)
-        return err_set(err, ABX_INVALID_ARGUMENT, "%s: %s is longer than %u bytes", origin,
-                       r->key.name, VALUE_MAX);
-    if (memchr(text.p, 0, text.n))
-        return err_set(err, ABX_INVALID_ARGUMENT, "%s: %s has a NUL byte", origin, r->key.name);
     copy = slice_dup(text);
     if (!copy)
         return err_oom(err);
     if (r->kind == CONFIG_KIND_URL) /* paths are appended to it */
         for (size_t n = text.n; n > 0 && copy[n - 1] == '/'; n--)
             copy[n - 1] = '\0';
-    result = config_row_parse(r, copy, &parsed, err);
-    if (result == 0)
-        result = value_set(c, row, copy, origin, err);
+    result = value_check(r, text, copy, err);
+    if (result < 0)
+        result = line ? err_wrap(err, result, "%s: line %u", origin, line)
+                      : err_wrap(err, result, "%s", origin);
     else
-        result = err_wrap(err, result, "%s: %s", origin, r->key.name);
+        result = value_set(c, row, copy, origin, err);
     if (r->key.is_secret)
         explicit_bzero(copy, text.n);
     return result;
@@ -133,7 +144,7 @@ static int take_flag(abx_config *c, int row, int value, struct abx_err *err)
     if (value != 0 && value != 1)
         return err_set(err, ABX_INVALID_ARGUMENT, "option %s: %d is none of 0, 1 and ABX_UNSET",
                        config_rows[row].option, value);
-    return config_take(c, row, slice_str(value ? "true" : "false"), "option", err);
+    return config_take(c, row, slice_str(value ? "true" : "false"), "option", 0, err);
 }
 
 static int take_timeout(abx_config *c, int64_t ms, struct abx_err *err)
@@ -148,7 +159,7 @@ static int take_timeout(abx_config *c, int64_t ms, struct abx_err *err)
                        (long long)config_rows[CONFIG_HTTP_TIMEOUT].max * 1000);
     (void)snprintf(text, sizeof text, "%lld.%03lld", (long long)(ms / 1000),
                    (long long)(ms % 1000));
-    return config_take(c, CONFIG_HTTP_TIMEOUT, slice_str(text), "option", err);
+    return config_take(c, CONFIG_HTTP_TIMEOUT, slice_str(text), "option", 0, err);
 }
 
 static int take_options(abx_config *c, const struct abx_config_opts *o, struct abx_err *err)
@@ -162,7 +173,7 @@ static int take_options(abx_config *c, const struct abx_config_opts *o, struct a
             continue;
         memcpy(&text, (const char *)o + config_rows[i].option_offset, sizeof text);
         if (text)
-            r = config_take(c, i, slice_str(text), "option", err);
+            r = config_take(c, i, slice_str(text), "option", 0, err);
     }
     if (r == 0)
         r = take_flag(c, CONFIG_BEARER, o->bearer, err);
@@ -248,7 +259,7 @@ static int take_env(abx_config *c, int row, const char *name, struct abx_err *er
     if (!text)
         return 0;
     (void)snprintf(origin, sizeof origin, "environment %s", name);
-    return config_take(c, row, slice_str(text), origin, err);
+    return config_take(c, row, slice_str(text), origin, 0, err);
 }
 
 static int take_environment(abx_config *c, struct abx_err *err)

@@ -113,9 +113,9 @@ static void exchange_time_over(struct http_exchange *x, bool is_idle)
         (void)err_reason(&err, ABX_REASON_REQUEST_TIMEOUT, "%s: %s: no bytes for %lld ms", x->host,
                          phase, (long long)(x->idle_ns / NSEC_PER_MSEC));
     else
-        (void)err_reason(&err, ABX_REASON_REQUEST_TIMEOUT, "%s: %s: not done within %lld ms",
-                         x->host, phase,
-                         (long long)((exchange_limit(x) - x->start_ns) / NSEC_PER_MSEC));
+        (void)err_reason(
+            &err, ABX_REASON_REQUEST_TIMEOUT, "%s: %s: not done within %lld ms", x->host, phase,
+            (long long)((exchange_limit(x) - x->start_ns + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC));
     exchange_end(x, &err);
 }
 
@@ -230,7 +230,8 @@ void exchange_finished(struct http_exchange *x, CURLcode result)
     }
     if (result != CURLE_OK || !x->has_head) {
         if (result == CURLE_OK)
-            (void)err_reason(&err, ABX_REASON_PROTOCOL, "%s: answer: it has no head", x->host);
+            (void)err_reason(&err, ABX_REASON_DISCONNECTED,
+                             "%s: wait for the answer: the connection ended in its head", x->host);
         else
             fail_make(x, result, &err);
         pool_remove(x->pool, x);
@@ -426,7 +427,7 @@ static int exchange_attempt(struct http_exchange *x, struct abx_err *err)
     int r;
 
     x->is_sent = x->is_resend = x->has_head = x->is_discarding = false;
-    x->is_bad_head = x->is_out_of_memory = false;
+    x->is_bad_head = false;
     x->recv_paused = x->send_paused = x->resume_recv = x->resume_send = false;
     x->discarded = 0;
     x->body_at = 0;

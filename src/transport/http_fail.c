@@ -44,6 +44,16 @@ static bool is_protocol_result(const struct http_exchange *x, CURLcode result)
     }
 }
 
+/* libcurl of Debian 12 says "out of memory" for a header line over its 100 KiB. */
+static bool is_head_too_large(const struct http_exchange *x, CURLcode result)
+{
+#if LIBCURL_VERSION_NUM >= 0x080600
+    if (result == CURLE_TOO_LARGE)
+        return true;
+#endif
+    return result == CURLE_OUT_OF_MEMORY && x->is_sent && !x->has_head && x->head.bytes > 0;
+}
+
 const char *fail_phase(struct http_exchange *x)
 {
     curl_off_t resolved = 0, connected = 0;
@@ -70,7 +80,9 @@ void fail_make(struct http_exchange *x, CURLcode result, struct abx_err *err)
     long sys = 0;
 
     (void)curl_easy_getinfo(x->easy, CURLINFO_OS_ERRNO, &sys);
-    if (x->is_out_of_memory || result == CURLE_OUT_OF_MEMORY) {
+    if (is_head_too_large(x, result)) {
+        (void)err_reason(err, ABX_REASON_PROTOCOL, "%s: answer: header over 64 KiB", host);
+    } else if (result == CURLE_OUT_OF_MEMORY) {
         (void)err_oom(err);
     } else if (x->source_error != 0) {
         (void)err_set(err, x->source_error, "%s: request body: %s", host, x->source_why);
@@ -121,11 +133,12 @@ bool fail_is_connect_retry(const struct http_exchange *x, CURLcode result)
 
 bool fail_is_lost(const struct http_exchange *x, CURLcode result)
 {
-    if (!x->is_sent || x->has_head || x->is_bad_head || x->source_error != 0 || x->is_out_of_memory)
+    if (!x->is_sent || x->has_head || x->is_bad_head || x->source_error != 0)
         return false;
     if (x->is_resend)
         return true;
     switch ((int)result) {
+    case CURLE_OK: /* without a head */
     case CURLE_GOT_NOTHING:
     case CURLE_SEND_ERROR:
     case CURLE_HTTP2_STREAM:

@@ -9,6 +9,7 @@
 
 #include "base/str.h"
 #include "transport/http_internal.h"
+#include "wire/http_date.h"
 
 void head_init(struct head_parser *p)
 {
@@ -80,6 +81,7 @@ static enum head_result head_field(struct head_parser *p, struct slice line)
     struct slice name, value;
     struct head_field *f;
     const char *other;
+    uint64_t length;
     char *text;
     size_t at;
 
@@ -103,9 +105,13 @@ static enum head_result head_field(struct head_parser *p, struct slice line)
     for (size_t i = 0; i < name.n; i++)
         if (text[i] >= 'A' && text[i] <= 'Z')
             text[i] = (char)(text[i] + ('a' - 'A'));
-    other = strcmp(text, "content-length") == 0 ? head_find(p, "content-length") : NULL;
-    if (other && strcmp(other, text + name.n + 1) != 0)
-        return head_bad(p, "two lengths of the body");
+    if (strcmp(text, "content-length") == 0) {
+        other = head_find(p, "content-length");
+        if (!str_parse_u64(value, INT64_MAX, &length))
+            return head_bad(p, "content-length is not a number of bytes");
+        if (other && strcmp(other, text + name.n + 1) != 0)
+            return head_bad(p, "two lengths of the body");
+    }
     f = &p->fields[p->count++];
     f->name = at;
     f->value = at + name.n + 1;
@@ -131,6 +137,8 @@ static enum head_result head_end(struct head_parser *p)
 
 enum head_result head_line(struct head_parser *p, struct slice line)
 {
+    if (line.n == 0 || line.p[line.n - 1] != '\n')
+        return HEAD_MORE; /* the connection ended within a line: libcurl says so next */
     while (line.n > 0 && (line.p[line.n - 1] == '\n' || line.p[line.n - 1] == '\r'))
         line.n--;
     if (p->status == 0) {
@@ -163,8 +171,7 @@ int64_t head_retry_after_ms(const char *value, int64_t now_ms)
 
     if (str_parse_u64(slice_str(value), INT32_MAX, &seconds))
         return (int64_t)seconds * 1000;
-    when = curl_getdate(value, NULL);
-    if (when == (time_t)-1)
+    if (!http_date_parse(slice_str(value), &when))
         return -1;
     return MAX((int64_t)when * 1000 - now_ms, INT64_C(0));
 }

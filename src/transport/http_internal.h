@@ -90,7 +90,7 @@ struct http_exchange {
     bool is_resend;     /* libcurl wanted to send a second time */
     bool has_head;      /* the sink has the head */
     bool is_discarding; /* the answer will be tried again: its body is dropped */
-    bool is_bad_head, is_out_of_memory;
+    bool is_bad_head;
     bool is_canceled; /* http_cancel inside a callback of libcurl */
     bool recv_paused, send_paused, resume_recv, resume_send;
     size_t discarded;

@@ -201,6 +201,6 @@ void abx_call_http(const abx_call *call, struct abx_http_result *ret)
     ret->version = r->version;
     ret->headers = r->headers;
     ret->header_count = r->header_count;
-    if (!r->is_stream)
+    if (abx_call_result(call) == ABX_RESULT_HTTP && !r->is_stream)
         ret->body = abx_call_bytes(call, &ret->body_size);
 }

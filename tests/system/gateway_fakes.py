@@ -138,6 +138,15 @@ class Sandbox:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
             fcntl.ioctl(s, 0x8914, struct.pack("16sh", b"lo", 1 | 0x40))  # SIOCSIFFLAGS up, running
 
+    def add_address(self, address):
+        """Gives `lo` an IPv4 address that is not loopback's."""
+        def add():
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+                request = struct.pack("16sHH4s8x", b"lo:1", socket.AF_INET, 0, socket.inet_aton(address))
+                fcntl.ioctl(s, 0x8916, request)  # SIOCSIFADDR
+
+        self.inside(add)
+
     def listen(self, port, host="127.0.0.1", backlog=64):
         def make():
             s = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -255,16 +264,13 @@ class Engine:
 class World:
     """A gateway with its fakes; `args` go to the gateway."""
 
-    def __init__(self, build_dir, folder, *args, port=0):
+    def __init__(self, build_dir, folder, *args, port=0, listener=None):
         self.folder = folder
         self.control, self.engine = Control(folder), Engine(folder)
         self.control.start()
         self.engine.link.start()
         self.sandboxes = []
-        self.listener = socket.socket()
-        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.listener.bind(("127.0.0.1", port))
-        self.listener.listen(128)
+        self.listener = listener or socket.create_server(("127.0.0.1", port), backlog=128)
         self.port = self.listener.getsockname()[1]
         self.log = open(folder / "gateway.log", "wb")
         fd = self.listener.fileno()

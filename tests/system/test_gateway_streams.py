@@ -2,13 +2,15 @@
 them."""
 
 import hashlib
+import json
 import os
 import re
+import socket
 import threading
 import time
 
 import pytest
-from gateway_fakes import ENVD, Client, World
+from gateway_fakes import ENVD, Client, Sandbox, World
 from gateway_kit import GONE, Raw, begin_stream, client, expect_reset, fields_of, needs_root, to, world  # noqa: F401
 
 pytestmark = needs_root
@@ -249,6 +251,56 @@ def test_too_many_connections_into_one_sandbox(build_dir, tmp_path):
     for c in clients:
         c.close()
     assert world.close() == 0
+
+
+def test_one_client_does_not_take_all_connections(build_dir, tmp_path):
+    net = Sandbox("inet")  # a network in which clients have addresses that are not loopback's
+    net.add_address("10.9.8.8")
+    world = World(build_dir, tmp_path, "--max-client-connections", "3", listener=net.listen(0, "0.0.0.0"))
+
+    def connect(source):
+        def make():
+            s = socket.socket()
+            s.settimeout(10)
+            s.bind((source, 0))
+            s.connect((source, world.port))
+            return s
+
+        return net.inside(make)
+
+    def ask(s):
+        try:
+            s.sendall(b"OPTIONS / HTTP/1.1\r\nHost: h\r\n\r\n")
+            return s.recv(65536)
+        except OSError:
+            return b""  # closed while it was sent
+
+    held = [connect("10.9.8.8") for _ in range(3)]
+    for s in held:
+        assert ask(s).startswith(b"HTTP/1.1 204 ")
+    over = connect("10.9.8.8")
+    head, body = over.recv(65536).split(b"\r\n\r\n", 1)
+    assert head.startswith(b"HTTP/1.1 429 ") and b"\r\nConnection: close" in head
+    assert int(re.search(rb"Content-Length: (\d+)", head)[1]) == len(body)
+    assert json.loads(body) == {"code": 429, "message": "Too many connections from this client address"}
+    assert over.recv(1) == b""
+    over.close()
+    local = [connect("127.0.0.1") for _ in range(10)]
+    for s in (*held, *local):  # neither those that it has nor others are touched
+        assert ask(s).startswith(b"HTTP/1.1 204 ")
+    held.pop().close()
+    deadline = time.monotonic() + 10
+    while (again := connect("10.9.8.8")) and not (answer := ask(again)).startswith(b"HTTP/1.1 204 "):
+        again.close()  # the gateway has not seen yet that one is gone
+        assert answer == b"" or answer.startswith(b"HTTP/1.1 429 ")
+        assert time.monotonic() < deadline
+    again.close()
+    [line] = [x for x in world.logged().splitlines() if "connections refused" in x]
+    assert 'client="10.9.8.8" limit="3"' in line
+    for s in (*held, *local):
+        s.close()
+    assert world.close() == 0
+    net.close()
 
 
 @pytest.mark.slow

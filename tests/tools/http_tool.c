@@ -2,7 +2,8 @@
  *
  * usage: http_tool [name=value...] URL...
  * Starts `count` requests for each URL, at most `concurrency` at a time, prints one JSON line for each that ended
- * and one for the run: descriptors before the client and after it, peak memory, processor time.
+ * and one for the run: descriptors before the client and after it, peak memory, processor
+ * time.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -58,14 +59,29 @@ static int open_descriptors(void)
     return n - 3; /* ".", "..", its own */
 }
 
+/* Peak memory of this program; getrusage counts what the parent had before exec. */
+static long peak_kb(void)
+{
+    FILE *f = fopen("/proc/self/status", "re");
+    char line[256];
+    long kb = -1;
+
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, "VmHWM:", 6) == 0)
+            kb = strtol(line + 6, NULL, 10);
+    if (f)
+        (void)fclose(f);
+    return kb;
+}
+
 static void print_text(const char *s)
 {
     putchar('"');
     for (; *s; s++) {
         if (*s == '"' || *s == '\\')
             putchar('\\');
-        if ((unsigned char)*s < 0x20)
-            printf("\\u%04x", (unsigned)*s);
+        if ((unsigned char)*s < 0x20 || (unsigned char)*s >= 0x7f)
+            printf("\\u%04x", (unsigned)(unsigned char)*s);
         else
             putchar(*s);
     }
@@ -364,7 +380,7 @@ int main(int argc, char **argv)
     struct run *runs;
     int descriptors = open_descriptors(), idle_descriptors, n = 0, url_count = 0, at = 1;
     struct rusage usage;
-    int64_t start_ns;
+    int64_t start_ns, wall_us;
 
     while (at < argc && strncmp(argv[at], "http", 4) != 0 && strchr(argv[at], '='))
         set(argv[at++]);
@@ -381,12 +397,8 @@ int main(int argc, char **argv)
             runs[n] = (struct run){ .url = urls[u], .index = n };
     start_ns = time_mono_ns();
     run_all(runs, n);
+    wall_us = (time_mono_ns() - start_ns) / 1000;
     (void)getrusage(RUSAGE_SELF, &usage);
-    printf("{\"wall_us\": %lld, \"cpu_us\": %lld, \"max_rss_kb\": %ld",
-           (long long)((time_mono_ns() - start_ns) / 1000),
-           (long long)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000 +
-               usage.ru_utime.tv_usec + usage.ru_stime.tv_usec,
-           usage.ru_maxrss);
     if (args.linger_ms > 0) {
         int64_t until = time_mono_ns() + args.linger_ms * NSEC_PER_MSEC;
 
@@ -396,8 +408,12 @@ int main(int argc, char **argv)
     idle_descriptors = open_descriptors();
     abx_client_free(client);
     abx_config_unref(config);
-    printf(", \"descriptors\": [%d, %d, %d], \"completed\": %d}\n", descriptors, idle_descriptors,
-           open_descriptors(), completed);
+    printf("{\"wall_us\": %lld, \"cpu_us\": %lld, \"peak_kb\": %ld, \"descriptors\": [%d, %d, %d], "
+           "\"completed\": %d}\n",
+           (long long)wall_us,
+           (long long)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000 +
+               usage.ru_utime.tv_usec + usage.ru_stime.tv_usec,
+           peak_kb(), descriptors, idle_descriptors, open_descriptors(), completed);
     free(runs);
     return 0;
 }

@@ -1,0 +1,181 @@
+"""Servers that answer HTTP badly on purpose, for the tests of the client's transport, and the program that asks them.
+
+Everything is raw bytes over asyncio in a thread of its own, so that a test decides what is sent when. Each server counts
+what reached it: connections, open connections, and requests by method with their bodies' lengths.
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import threading
+from collections import Counter
+
+REASON = {
+    "none": 0, "too_large": 2, "name": 19, "connect": 20, "tls": 21, "disconnected": 22, "protocol": 23, "timeout": 24,
+}  # fmt: skip
+
+
+class Loop:
+    """An event loop in a thread; end it with stop()."""
+
+    def __init__(self):
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
+
+    def run(self, coroutine):
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(30)
+
+    def stop(self):
+        async def cancel_all():
+            tasks = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        self.run(cancel_all())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(10)
+        self.loop.close()
+
+
+class Request:
+    def __init__(self, head, body_size, connection, number):
+        lines = head.decode("latin-1").split("\r\n")
+        self.method, self.target, self.version = lines[0].split(" ")
+        self.fields = [(n.lower(), v.strip()) for n, _, v in (line.partition(":") for line in lines[1:] if line)]
+        self.headers = dict(self.fields)
+        self.body_size = body_size
+        self.connection = connection  # from 1
+        self.number = number  # on this connection, from 1
+
+
+async def read_body(reader, headers):
+    """Reads a body of a length or in chunks and returns how long it was."""
+    total = 0
+    if "content-length" in headers:
+        left = int(headers["content-length"])
+        while left > 0:
+            data = await reader.read(min(left, 1 << 20))
+            if not data:
+                raise EOFError
+            left -= len(data)
+            total += len(data)
+    elif headers.get("transfer-encoding") == "chunked":
+        while True:
+            size = int((await reader.readline()).split(b";")[0], 16)
+            left = size + 2
+            while left > 0:
+                left -= len(await reader.readexactly(min(left, 1 << 20)))
+            if size == 0:
+                break
+            total += size
+    return total
+
+
+class Peer:
+    """A counting server. `answer(request, reader, writer)` writes what it likes; it returns True to keep the connection.
+    With `reads_body` False the answer comes at the head, and the body is the answer's business."""
+
+    def __init__(self, loop, answer, ssl=None, reads_body=True):
+        self.loop, self.answer, self.reads_body = loop, answer, reads_body
+        self.connections = self.open = self.most_open = 0
+        self.requests = []
+        self.server = loop.run(asyncio.start_server(self.serve, "127.0.0.1", 0, ssl=ssl, limit=1 << 20))
+        self.port = self.server.sockets[0].getsockname()[1]
+        self.url = f"{'https' if ssl else 'http'}://127.0.0.1:{self.port}"
+
+    def count(self, method):
+        return Counter(r.method for r in self.requests)[method]
+
+    async def serve(self, reader, writer):
+        self.connections += 1
+        self.open += 1
+        self.most_open = max(self.most_open, self.open)
+        connection, number = self.connections, 0
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                number += 1
+                request = Request(head, 0, connection, number)
+                self.requests.append(request)
+                if self.reads_body:
+                    request.body_size = await read_body(reader, request.headers)
+                if not await self.answer(request, reader, writer):
+                    break
+        except (EOFError, ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            self.open -= 1
+            writer.close()
+
+    def stop(self):
+        self.loop.loop.call_soon_threadsafe(self.server.close)
+
+
+def reply(body=b"ok", status="200 OK", headers=()):
+    """The bytes of a whole answer."""
+    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+def answering(data, keep=True):
+    async def answer(request, reader, writer):
+        writer.write(data)
+        await writer.drain()
+        return keep
+
+    return answer
+
+
+def reset(writer):
+    """Ends a connection with RST."""
+    writer.transport.abort()
+
+
+class Result:
+    def __init__(self, calls, run, stderr):
+        self.calls, self.run, self.stderr = calls, run, stderr
+
+    def __getitem__(self, i):
+        return self.calls[i]
+
+    def check_descriptors(self):
+        """As many open files after the client was freed as before it was made."""
+        before, _, after = self.run["descriptors"]
+        assert before == after, self.run
+
+
+def ask(build_dir, *args, env=None, timeout=120):
+    """Runs http_tool, whose environment has nothing of ours; returns its calls by index and the line of the run."""
+    base = {k: v for k, v in os.environ.items() if k in ("PATH", "LD_LIBRARY_PATH") or k.endswith("SAN_OPTIONS")}
+    base["HOME"] = "/nonexistent"
+    done = subprocess.run(
+        [build_dir / "tests/tools/http_tool", *map(str, args)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=timeout, env={**base, **(env or {})}, cwd="/",
+    )  # fmt: skip
+    assert done.returncode == 0, (done.returncode, done.stdout[-2000:], done.stderr[-4000:])
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    result = Result({c["index"]: c for c in lines[:-1]}, lines[-1], done.stderr)
+    result.check_descriptors()
+    return result
+
+
+def make_certificates(folder, *names):
+    """A private CA in ca.pem and for each name (DNS name or address) NAME.pem and NAME.key, signed by it."""
+
+    def openssl(*args):
+        subprocess.run(["openssl", *map(str, args)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    folder.mkdir(exist_ok=True)
+    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj",
+            "/CN=test ca", "-keyout", folder / "ca.key", "-out", folder / "ca.pem")  # fmt: skip
+    for name in names:
+        kind = "IP" if name[0].isdigit() else "DNS"
+        (folder / "ext").write_text(f"subjectAltName={kind}:{name}\n")
+        openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
+                "-keyout", folder / f"{name}.key", "-out", folder / "csr")  # fmt: skip
+        openssl("x509", "-req", "-in", folder / "csr", "-CA", folder / "ca.pem", "-CAkey", folder / "ca.key", "-days", "2",
+                "-extfile", folder / "ext", "-out", folder / f"{name}.pem", "-set_serial", "7")  # fmt: skip
+    return folder
