@@ -22,9 +22,10 @@ static const char help[] =
     "Tries every kernel feature, tool and limit that sandboxes need and says what is missing,\n"
     "what that means and how to get it. Exit status 1 when sandboxes cannot run.\n"
     "\n"
-    "  --audit          ask the running service for what no one owns: processes, cgroups,\n"
-    "                   mounts, files, uid ranges; exit status 1 when there is something\n"
-    "  --repair         with --audit: remove it\n"
+    "  --audit          ask the running service for what no one owns: processes, cgroups, files,\n"
+    "                   uid ranges, network namespaces; exit status 1 when there is something\n"
+    "  --repair         with --audit: remove it; a process of the service that keeps a network\n"
+    "                   namespace alive is started again, and connections through it break\n"
     "  --data-dir DIR   of the service (/var/lib/abx)\n"
     "  --json           print JSON\n"
     "  -h, --help       print this\n";

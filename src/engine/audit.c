@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "engine/netns.h"
 
 #define REPLY_FINDINGS_MAX 400u
 #define TEXT_SIZE 128
@@ -58,6 +59,11 @@ static void describe(const struct finding *f, char to[TEXT_SIZE])
         return;
     case FINDING_PROCESS:
         (void)snprintf(to, TEXT_SIZE, "process %u without sandbox", f->number);
+        return;
+    case FINDING_NETNS:
+        (void)snprintf(to, TEXT_SIZE,
+                       "network namespace %u without sandbox, held by descriptor %d of process %u",
+                       f->netns, f->fd, f->number);
         return;
     }
 }
@@ -140,6 +146,34 @@ static void kill_process(struct audit *a, pid_t pid)
         a->repaired++;
 }
 
+static int is_found(void *user, int fd, int netns_fd, ino_t inode)
+{
+    const struct finding *f = user;
+
+    (void)netns_fd;
+    return fd == f->fd && inode == f->netns;
+}
+
+/* Only its end takes a descriptor from another process, and with it the connections that go through it:
+ * that is for an operator to ask for, not for our own start. Gateways are started again, and so are
+ * workers; what this process itself holds lives as long as it. */
+static void end_holder(struct audit *a, const struct finding *f)
+{
+    pid_t pid = (pid_t)f->number;
+    _cleanup_(closep) int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct abx_err err = { 0 };
+    int r;
+
+    if (a->conn == 0 || pid == getpid())
+        return;
+    r = pidfd < 0 ? 0 : netns_each_held(pid, is_found, (void *)(uintptr_t)f, &err);
+    /* 0: closed meanwhile, or the process ended for the finding before. */
+    if (r == 0 || (r == 1 && syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) == 0))
+        a->repaired++;
+    else if (r < 0)
+        log_err("audit", &err);
+}
+
 static void repair(struct audit *a)
 {
     a->pending = 1; /* ours, until all are ordered */
@@ -161,6 +195,9 @@ static void repair(struct audit *a)
         case FINDING_PROCESS:
             kill_process(a, (pid_t)f->number);
             break;
+        case FINDING_NETNS:
+            end_holder(a, f);
+            break;
         }
     }
     if (--a->pending == 0)
@@ -172,8 +209,8 @@ static void repair(struct audit *a)
 static bool contains(const struct finding *list, size_t n, const struct finding *f)
 {
     for (size_t i = 0; i < n; i++)
-        if (list[i].kind == f->kind && list[i].number == f->number &&
-            strcmp(list[i].name, f->name) == 0)
+        if (list[i].kind == f->kind && list[i].number == f->number && list[i].netns == f->netns &&
+            list[i].fd == f->fd && strcmp(list[i].name, f->name) == 0)
             return true;
     return false;
 }
@@ -246,8 +283,15 @@ static void on_audited(void *user, const struct job_result *r, int *fds, size_t 
 
 static int submit(struct audit *a, struct abx_err *err)
 {
+    struct engine *e = a->engine;
     struct job j = { .kind = JOB_AUDIT };
+    struct job_audit *to = &j.audit;
+    size_t n = 0;
 
+    to->holders[n++] = getpid();
+    n += crew_pids(e->crew, to->holders + n, JOB_HOLDERS_MAX - n);
+    n += sockets_peers(e->sockets, to->holders + n, JOB_HOLDERS_MAX - n);
+    to->n = (uint32_t)n;
     return crew_submit(a->engine->crew, WORKER_PREPARE, &j, NULL, 0, on_audited, a, err);
 }
 

@@ -675,6 +675,16 @@ static void await_dying(struct crew *c)
         (void)nanosleep(&pause, NULL);
 }
 
+size_t crew_pids(const struct crew *c, pid_t *to, size_t max)
+{
+    size_t n = 0;
+
+    for (unsigned i = 0; i < c->n && n < max; i++)
+        if (c->workers[i].pid != 0)
+            to[n++] = c->workers[i].pid;
+    return n;
+}
+
 bool crew_stop(struct crew *c)
 {
     if (c->is_stopping)

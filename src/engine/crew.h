@@ -47,6 +47,8 @@ int crew_submit(struct crew *c, enum worker_class class, const struct job *job, 
                 size_t n_fds, job_done_fn done, void *user, struct abx_err *err);
 /* Jobs of a class that wait or are under way. */
 unsigned crew_load(const struct crew *c, enum worker_class class);
+/* The workers' pids, up to `max`; how many. */
+size_t crew_pids(const struct crew *c, pid_t *to, size_t max);
 /* Closes the sockets, kills and reaps the workers. Blocks until they are gone, at most 5 s; false when
  * the kernel still holds one. Handles close from the loop. */
 bool crew_stop(struct crew *c);

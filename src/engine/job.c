@@ -10,7 +10,11 @@ static const char *const class_names[WORKER_CLASSES_] = {
 
 size_t job_size(const struct job *j)
 {
-    return j->kind == JOB_CREATE ? sizeof *j : offsetof(struct job, create);
+    size_t head = offsetof(struct job, create);
+
+    if (j->kind == JOB_CREATE)
+        return head + sizeof j->create;
+    return j->kind == JOB_AUDIT ? head + sizeof j->audit : head;
 }
 
 size_t job_result_size(const struct job_result *r)

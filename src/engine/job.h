@@ -43,6 +43,7 @@ enum { SLOT_USERNS, SLOT_NETNS, SLOT_ENVD, SLOT_CONTROL, SLOT_FDS };
 #define JOB_LAYERS_BYTES 4096
 #define JOB_STAGES_MAX 24
 #define JOB_FINDINGS_MAX 200
+#define JOB_HOLDERS_MAX 256
 
 struct job_create {
     bool must_resize; /* the slot was made with other limits */
@@ -50,6 +51,12 @@ struct job_create {
     char boot_id[RECORD_UUID_SIZE]; /* what the sandbox sees */
     uint32_t n_layers;
     char layers[JOB_LAYERS_BYTES]; /* absolute paths, topmost first, each ended by NUL */
+};
+
+/* The processes of the service that ever have descriptors of sandboxes' network namespaces. */
+struct job_audit {
+    uint32_t n;
+    pid_t holders[JOB_HOLDERS_MAX];
 };
 
 struct job {
@@ -61,7 +68,10 @@ struct job {
     /* JOB_REMOVE: a worker died at it, half-written records may lie there. JOB_TRASH: there are uppers
      * that no record names any more. */
     bool must_sweep;
-    struct job_create create; /* JOB_CREATE only, not sent otherwise */
+    union {
+        struct job_create create; /* JOB_CREATE only, not sent otherwise */
+        struct job_audit audit;   /* JOB_AUDIT only */
+    };
 };
 
 struct job_stage {
@@ -75,12 +85,15 @@ enum finding_kind {
     FINDING_RECORD,  /* a record that the engine does not know, or no record at all */
     FINDING_UIDS,    /* a leased range without record */
     FINDING_PROCESS, /* a process with a uid of a range of ours that has no record */
+    FINDING_NETNS,   /* a network namespace without record that a descriptor of ours keeps alive */
 };
 
 struct finding {
     enum finding_kind kind;
     char name[RECORD_ID_SIZE]; /* of the group, upper or file */
     uint32_t number;           /* pid or first uid */
+    uint32_t netns;            /* FINDING_NETNS: its inode number, and the descriptor of `number` */
+    int fd;
 };
 
 struct job_result {

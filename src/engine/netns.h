@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <sys/types.h>
+
 #include "base/err.h"
 
 /* Address of the sandbox in its own namespace. */
@@ -18,6 +20,17 @@ int netns_call(int netns_fd, int (*fn)(void *user, struct abx_err *err), void *u
 /* Makes one; the calling thread is back in its own namespace afterwards (aborts if the way back
  * fails). fd owned by the caller. */
 int netns_create(int *ret_fd, struct abx_err *err);
+
+/* True when the namespace was made by netns_create (it has our address; no other one does). False also
+ * when that cannot be found out. The calling thread moves and comes back as above. */
+bool netns_is_ours(int netns_fd);
+
+/* Calls `fn` for each descriptor of process `pid`, a socket in or a handle of another network namespace
+ * than the caller's, that keeps that one alive, until it returns other than 0, which is then the
+ * result. `netns_fd` is borrowed until `fn` returns. A process that is gone has none.
+ * PERMISSION_DENIED when its descriptors cannot be had. */
+int netns_each_held(pid_t pid, int (*fn)(void *user, int fd, int netns_fd, ino_t inode), void *user,
+                    struct abx_err *err);
 
 /* socket(2) inside the namespace `netns_fd`, non-blocking and cloexec; the way back as above. */
 int netns_socket(int netns_fd, int domain, int type, int protocol, int *ret_fd,

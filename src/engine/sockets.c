@@ -41,6 +41,7 @@ struct client {
     struct client *next, **at;
     struct ipc_conn *conn;
     struct sockets *sockets;
+    pid_t pid;
 };
 
 struct sockets {
@@ -49,7 +50,7 @@ struct sockets {
     uv_loop_t loop;
     uv_async_t wake;
     struct ipc_listener *listener;
-    struct client *clients; /* thread only */
+    struct client *clients; /* changed by the thread only, under the lock */
     int domain;             /* AF_INET6, or AF_INET without IPv6 */
     pthread_mutex_t lock;   /* all below */
     bool is_stopping;
@@ -112,6 +113,17 @@ void sockets_remove(struct sockets *s, const char *sandbox_id)
         *at = e->next;
     (void)pthread_mutex_unlock(&s->lock);
     free(e);
+}
+
+size_t sockets_peers(struct sockets *s, pid_t *to, size_t max)
+{
+    size_t n = 0;
+
+    (void)pthread_mutex_lock(&s->lock);
+    for (const struct client *k = s->clients; k && n < max; k = k->next)
+        to[n++] = k->pid;
+    (void)pthread_mutex_unlock(&s->lock);
+    return n;
 }
 
 void sockets_send_died(struct sockets *s, const char *sandbox_id, const char *reason, int status)
@@ -237,9 +249,11 @@ static void on_close(void *user, struct ipc_conn *c, const struct abx_err *why)
     (void)c;
     if (why->code)
         log_err("gateway connection ended", why);
+    (void)pthread_mutex_lock(&k->sockets->lock);
     *k->at = k->next;
     if (k->next)
         k->next->at = k->at;
+    (void)pthread_mutex_unlock(&k->sockets->lock);
     free(k);
 }
 
@@ -250,22 +264,24 @@ static void on_accept(void *user, int fd, const struct ucred *peer)
     const struct ipc_handlers h = { on_frame, on_close, k };
     struct abx_err e;
 
-    (void)peer;
     if (!k) {
         fd_close(fd);
         return;
     }
     k->sockets = s;
+    k->pid = peer->pid;
     if (ipc_conn_new(&s->loop, fd, &h, &k->conn, &e) < 0) {
         log_err("gateway connection", &e);
         free(k);
         return;
     }
+    (void)pthread_mutex_lock(&s->lock);
     k->next = s->clients;
     k->at = &s->clients;
     if (k->next)
         k->next->at = &k->next;
     s->clients = k;
+    (void)pthread_mutex_unlock(&s->lock);
 }
 
 static void send_died(struct sockets *s, struct died *d)

@@ -34,5 +34,7 @@ int sockets_add(struct sockets *s, const char *sandbox_id, int netns_fd, struct 
 void sockets_set_frozen(struct sockets *s, const char *sandbox_id, bool on);
 /* When it returns the namespace is not used any more. Missing is fine. */
 void sockets_remove(struct sockets *s, const char *sandbox_id);
+/* Processes that are connected and so may have sockets, up to `max`; how many. */
+size_t sockets_peers(struct sockets *s, pid_t *to, size_t max);
 /* Tells all gateways. */
 void sockets_send_died(struct sockets *s, const char *sandbox_id, const char *reason, int status);

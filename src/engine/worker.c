@@ -195,7 +195,7 @@ static int run_by_kind(struct worker *w, const struct job *j, int *fds, size_t n
     case JOB_USAGE:
         return run_usage(w, j, ret);
     case JOB_AUDIT:
-        return job_audit_run(w, ret);
+        return job_audit_run(w, j, ret);
     case JOB_TRASH:
         return run_trash(w, j, ret);
     case JOB_READY:

@@ -14,6 +14,7 @@
 
 #include "base/fd.h"
 #include "base/str.h"
+#include "engine/netns.h"
 #include "engine/worker_internal.h"
 
 struct audit {
@@ -78,11 +79,14 @@ static int audit_names(struct audit *a, struct abx_err *err)
     return 0;
 }
 
-/* --- uid ranges and processes ------------------------------------------------------------------- */
+/* --- uid ranges, processes and network namespaces ------------------------------------------------------------------- */
 
 struct used {
     struct worker *w;
-    uid_t *bases;
+    struct used_item {
+        uid_t base;
+        uint64_t netns_ino;
+    } *list;
     size_t n;
 };
 
@@ -90,22 +94,22 @@ static int note_used(void *user, const char *name)
 {
     struct used *u = user;
     struct record r;
-    uid_t *more;
+    struct used_item *more;
 
     if (record_read(u->w->records_fd, name, &r, NULL) < 0)
         return 0;
-    more = reallocarray(u->bases, u->n + 1, sizeof *more);
+    more = reallocarray(u->list, u->n + 1, sizeof *more);
     if (!more)
         return ABX_RESOURCE_EXHAUSTED;
-    u->bases = more;
-    more[u->n++] = r.uid_base;
+    u->list = more;
+    more[u->n++] = (struct used_item){ r.uid_base, r.netns_ino };
     return 0;
 }
 
 static bool is_used(const struct used *u, uid_t base)
 {
     for (size_t i = 0; i < u->n; i++)
-        if (u->bases[i] == base)
+        if (u->list[i].base == base)
             return true;
     return false;
 }
@@ -159,7 +163,48 @@ static int audit_processes(struct audit *a, const struct used *u, struct abx_err
     return errno ? err_sys(err, errno, "read /proc") : 0;
 }
 
-static int audit_uids(struct audit *a, struct abx_err *err)
+struct holder {
+    struct audit *a;
+    const struct used *used;
+    pid_t pid;
+};
+
+static int note_held(void *user, int fd, int netns_fd, ino_t inode)
+{
+    struct holder *h = user;
+    struct job_result *ret = h->a->ret;
+    uint32_t n = ret->u.audit.n;
+
+    for (size_t i = 0; i < h->used->n; i++)
+        if (h->used->list[i].netns_ino == inode)
+            return 0;
+    /* The operator may have given us sockets of another namespace to listen on. */
+    if (!netns_is_ours(netns_fd))
+        return 0;
+    add_finding(h->a, FINDING_NETNS, "", (uint32_t)h->pid);
+    if (ret->u.audit.n > n) {
+        ret->u.audit.list[n].netns = (uint32_t)inode;
+        ret->u.audit.list[n].fd = fd;
+    }
+    return 0;
+}
+
+/* A namespace whose processes are gone lives on in a socket that a gateway, or a handle that one of us,
+ * forgot. Its record said which it is from before anyone else could have a descriptor of it. */
+static int audit_netns(struct audit *a, const struct job_audit *j, const struct used *u,
+                       struct abx_err *err)
+{
+    int r = 0;
+
+    for (uint32_t i = 0; r == 0 && i < j->n && i < JOB_HOLDERS_MAX; i++) {
+        struct holder h = { a, u, j->holders[i] };
+
+        r = netns_each_held(h.pid, note_held, &h, err);
+    }
+    return r;
+}
+
+static int audit_used(struct audit *a, const struct job_audit *j, struct abx_err *err)
 {
     struct used u = { a->w, NULL, 0 };
     int r = record_each(a->w->records_fd, note_used, &u, err);
@@ -169,17 +214,19 @@ static int audit_uids(struct audit *a, struct abx_err *err)
             add_finding(a, FINDING_UIDS, "", (uint32_t)a->w->leases[i].base);
     if (r == 0)
         r = audit_processes(a, &u, err);
-    free(u.bases);
+    if (r == 0)
+        r = audit_netns(a, j, &u, err);
+    free(u.list);
     return r;
 }
 
-int job_audit_run(struct worker *w, struct job_result *ret)
+int job_audit_run(struct worker *w, const struct job *j, struct job_result *ret)
 {
     struct audit a = { .w = w, .ret = ret };
     int r = audit_names(&a, &ret->err);
 
     if (r == 0)
-        r = audit_uids(&a, &ret->err);
+        r = audit_used(&a, &j->audit, &ret->err);
     free(a.names[0].list);
     free(a.names[1].list);
     return r;

@@ -47,7 +47,7 @@ int job_create_run(struct worker *w, const struct job *j, int *fds, size_t n_fds
 int job_prepare_run(struct worker *w, const struct job *j, struct job_result *ret, int *ret_fds,
                     size_t *ret_n);
 int job_uid_put_run(struct worker *w, const struct job *j, struct job_result *ret);
-int job_audit_run(struct worker *w, struct job_result *ret);
+int job_audit_run(struct worker *w, const struct job *j, struct job_result *ret);
 
 /* Opens the lease file and notes which of this instance's ranges no record names. */
 int leases_open(struct worker *w, struct abx_err *err);

@@ -142,13 +142,16 @@ static int make_slot(struct worker *w, struct record *record, int fds[SLOT_FDS],
                      struct abx_err *err)
 {
     const struct cgroup_limits limits = worker_cgroup_limits(&record->limits);
-    int r = record_write(w->records_fd, record, err);
+    int r = make_network(fds, record, err);
 
+    /* A namespace that only descriptors hold goes with them; the record comes before what stays. */
+    if (r == 0)
+        r = record_write(w->records_fd, record, err);
     if (r == 0)
         r = disk_upper_create(w->pool, record->name, (uint64_t)record->limits.disk_mb << 20, err);
     if (r == 0)
         r = cgroup_create(w->cgroups, record->name, &limits, record->uid_base, err);
-    return r < 0 ? r : make_network(fds, record, err);
+    return r;
 }
 
 int job_prepare_run(struct worker *w, const struct job *j, struct job_result *ret, int *ret_fds,

@@ -459,6 +459,37 @@ def test_kill9_of_workers_at_random_points(engine, kind):
     wait_for("a clean audit", lambda: tool("audit") == "findings=0 repaired=0")
 
 
+def test_audit_finds_a_network_namespace_that_only_a_socket_holds(engine):
+    """Made by a gateway's stand-in that keeps sockets of a sandbox that is gone."""
+    tool, other = engine.start("--pool", "base=1"), engine.tool()
+    tool("create a base")
+    tool("create b base")
+    other("hold b 80 1")  # of one that lives: never a finding
+    namespace = os.stat(f"/proc/{pids_of(tool)['a']}/ns/net").st_ino
+    pid = tool.process.pid
+    tool("hold a 80 2")
+    expect_clean(tool)
+    assert tool("kill a") == "existed=1"
+    found = tool("audit")
+    assert found.startswith("findings=2 repaired=0; ")
+    text = f"network namespace {namespace} without sandbox, held by descriptor %s of process {pid}"
+    sockets = [fd.name for fd in Path(f"/proc/{pid}/fd").iterdir() if os.readlink(fd).startswith("socket:")]
+    held = [fd for fd in sockets if text % fd in found.split("; ")]
+    assert len(held) == 2, found
+
+    tool("let-go")
+    expect_clean(tool)
+    tool("hold b 80 2")
+    assert tool("kill b") == "existed=1"
+    assert tool("audit").startswith("findings=3 ")
+    # Who does not let go is ended: a gateway would be started again.
+    other("let-go")
+    repair = engine.tool()
+    assert repair("repair").startswith("findings=2 repaired=2;")
+    assert tool.process.wait(timeout=BUSY_S) == -signal.SIGKILL
+    wait_for("a clean audit", lambda: repair("audit") == "findings=0 repaired=0")
+
+
 def test_audit_finds_and_removes_strays(engine):
     tool = engine.start()
     tool("create a base")

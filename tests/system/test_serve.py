@@ -282,6 +282,49 @@ def engine_children(service):
     return found
 
 
+def first_processes(service):
+    """PID 1 of each of the service's sandboxes."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/status"):
+        try:
+            ids = next(line for line in path.read_text().splitlines() if line.startswith("NSpid:")).split()[1:]
+            if len(ids) > 1 and ids[-1] == "1" and service.instance() in (path.parent / "cgroup").read_text():
+                found.append(int(ids[0]))
+        except (OSError, StopIteration):
+            continue
+    return found
+
+
+def test_the_audit_sees_what_a_gateway_still_holds(build_dir, base_template):
+    """A sandbox that died while the gateways could not notice: its network namespace lives in their sockets."""
+    with Service(build_dir, "--gateways", "2") as s:
+        box = s.create(timeout=600)
+        headers = {"E2b-Sandbox-Id": box["sandboxID"], "E2b-Sandbox-Port": "49983"}
+        assert s.request("GET", "/health", headers=headers)[0] == 204
+        (init,) = first_processes(s)
+        namespace = os.stat(f"/proc/{init}/ns/net").st_ino
+        gateways = s.roles()["abx-gateway"]
+        assert s.audit() == []
+        for pid in gateways:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            os.kill(init, signal.SIGKILL)
+            holder = f"network namespace {namespace} without sandbox, held by descriptor"
+            deadline = time.monotonic() + 20
+            while not (found := [f for f in s.audit() if f.startswith(holder)]):
+                assert time.monotonic() < deadline, s.audit()
+                time.sleep(0.1)
+            assert {int(f.rsplit(" ", 1)[1]) for f in found} <= set(gateways)
+        finally:
+            for pid in gateways:
+                if Path(f"/proc/{pid}").exists():
+                    os.kill(pid, signal.SIGCONT)
+        deadline = time.monotonic() + 20
+        while s.audit():
+            assert time.monotonic() < deadline, s.audit()
+            time.sleep(0.1)
+
+
 def test_two_services_share_a_machine(build_dir, base_template):
     """One is audited, killed and audited again; the other does not notice."""
     with Service(build_dir) as other, Service(build_dir) as one:

@@ -7,7 +7,8 @@
  *     create ID TEMPLATE [CPU MEMORY_MB DISK_MB]   creates N PREFIX TEMPLATE (all at once)
  *     kill ID   kills N PREFIX   list   freeze ID   thaw ID   usage ID   audit   repair   info
  *     templates   died (waits for one)   died-gateway   ask ID PORT TEXT (a line to a server inside)
- *     sockets ID PORT COUNT   bench N TEMPLATE (create and kill, one after the other)
+ *     sockets ID PORT COUNT   hold ID PORT COUNT (keeps them open)   let-go (closes them)
+ *     bench N TEMPLATE (create and kill, one after the other)
  */
 #include <arpa/inet.h>
 #include <inttypes.h>
@@ -36,6 +37,8 @@ struct peer {
 
 struct tool {
     struct peer control, gateway;
+    int held[IPC_FDS_MAX];
+    size_t n_held;
     struct buf out;
 };
 
@@ -549,6 +552,21 @@ static int cmd_sockets(struct tool *t, char **arg, struct abx_err *err)
     return r;
 }
 
+static int cmd_let_go(struct tool *t, char **arg, struct abx_err *err)
+{
+    (void)arg;
+    (void)err;
+    while (t->n_held > 0)
+        fd_close(t->held[--t->n_held]);
+    return 0;
+}
+
+static int cmd_hold(struct tool *t, char **arg, struct abx_err *err)
+{
+    (void)cmd_let_go(t, arg, err);
+    return get_sockets(t, arg[0], number(arg[1]), number(arg[2]), t->held, &t->n_held, err);
+}
+
 static int talk(struct tool *t, int fd, uint32_t port, const char *text, struct abx_err *err)
 {
     struct sockaddr_in6 a = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port) };
@@ -608,7 +626,8 @@ static const struct command {
     { "repair", 0, cmd_repair },       { "info", 0, cmd_info },
     { "died", 0, cmd_died },           { "died-gateway", 0, cmd_died_gateway },
     { "sockets", 3, cmd_sockets },     { "ask", 3, cmd_ask },
-    { "templates", 0, cmd_templates },
+    { "templates", 0, cmd_templates }, { "hold", 3, cmd_hold },
+    { "let-go", 0, cmd_let_go },
 };
 
 static int run(struct tool *t, char *line, struct abx_err *err)
