@@ -63,7 +63,7 @@ static struct slice text_fit(struct slice s)
 
 static bool has_text(struct slice s, const char *text)
 {
-    return s.n > 0 && memmem(s.p, s.n, text, strlen(text)) != NULL;
+    return s.p && s.n > 0 && memmem(s.p, s.n, text, strlen(text)) != NULL;
 }
 
 static struct slice member_text(const json_t *object, const char *name)
