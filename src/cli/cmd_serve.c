@@ -266,11 +266,12 @@ static int print_unit(int argc, char **argv, struct abx_err *err)
     if (n < 0)
         return err_sys(err, errno, "readlink '/proc/self/exe'");
     self[n] = '\0';
-    (void)printf("[Unit]\nDescription=Agent Sandbox\nAfter=network.target local-fs.target\n\n"
-                 "[Service]\nType=notify\nNotifyAccess=main\nDelegate=yes\nKillMode=process\n"
-                 "OOMPolicy=continue\nRestart=on-failure\nTimeoutStopSec=90\nLimitNOFILE=1048576\n"
-                 "TasksMax=infinity\nExecStart=\"%s\" serve",
-                 self);
+    (void)printf(
+        "[Unit]\nDescription=Agent Sandbox\nAfter=network.target local-fs.target\n\n"
+        "[Service]\nType=notify\nNotifyAccess=main\nDelegate=yes\nKillMode=process\n"
+        "OOMPolicy=continue\nRestart=on-failure\nTimeoutStopSec=90\nLimitNOFILE=1048576\n"
+        "TasksMax=infinity\nWatchdogSec=60\nWatchdogSignal=SIGKILL\nExecStart=\"%s\" serve",
+        self);
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--print-unit") != 0)
             print_word(argv[i]);

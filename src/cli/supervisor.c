@@ -27,6 +27,7 @@
 #include "cli/datadir.h"
 #include "cli/supervisor_ready.h"
 #include "cli/supervisor_role.h"
+#include "cli/supervisor_watch.h"
 
 #define READY_TIMEOUT_NS (60 * NSEC_PER_SEC)
 #define STOP_TIMEOUT_NS (8 * NSEC_PER_SEC)
@@ -50,6 +51,8 @@ struct supervisor {
     struct role *roles[LISTEN_GATEWAYS_MAX + 2];
     size_t n_roles;
     bool is_ready, is_stopping;
+    int64_t looked_ns;                /* at the roles' heartbeats */
+    int64_t notify_ns, notify_due_ns; /* systemd's watchdog: period, 0 = none; the next time */
 };
 
 static int open_run_dir(struct supervisor *s, int *ret_run, int *ret_gateway, struct abx_err *err)
@@ -279,23 +282,47 @@ static int read_signals(struct supervisor *s, int *ret_signal, struct abx_err *e
     return r;
 }
 
-/* One turn: waits for a signal until `deadline_ns` or the next restart, whichever comes first. */
+/* While stopping, the roles' time is limited anyway, and the end of a loop is no fault. */
+static void look_at_roles(struct supervisor *s)
+{
+    int64_t now = time_mono_ns(), step = now - s->looked_ns;
+    char why[96], pid[16];
+
+    s->looked_ns = now;
+    for (size_t i = 0; i < s->n_roles && !s->is_stopping; i++) {
+        struct role *role = s->roles[i];
+
+        if (!watch_look(role, step, why))
+            continue;
+        (void)snprintf(pid, sizeof pid, "%ld", (long)role->pid);
+        log_error("role hangs, killing it", "name", role->name, "pid", pid, "why", why, NULL);
+        (void)kill(role->pid, SIGKILL);
+    }
+    if (s->notify_ns > 0 && s->is_ready && now >= s->notify_due_ns) {
+        notify_systemd("WATCHDOG=1");
+        s->notify_due_ns = now + s->notify_ns;
+    }
+}
+
+/* One turn: waits for a signal until `deadline_ns`, the next restart or the next look at the roles,
+ * whichever comes first. */
 static int turn(struct supervisor *s, int64_t deadline_ns, int *ret_signal, struct abx_err *err)
 {
     struct pollfd p = { .fd = s->signal_fd, .events = POLLIN };
-    int64_t now = time_mono_ns(), until = deadline_ns;
+    int64_t now = time_mono_ns(), until = MIN(deadline_ns, now + WATCH_PERIOD_MS * NSEC_PER_MSEC);
     int timeout_ms;
 
     for (size_t i = 0; i < s->n_roles && !s->is_stopping; i++)
         if (s->roles[i]->pid == 0 && s->roles[i]->restart_at_ns < until)
             until = s->roles[i]->restart_at_ns;
-    timeout_ms = until == INT64_MAX ? -1
-                 : until <= now     ? 0
-                                    : (int)MIN((until - now) / NSEC_PER_MSEC + 1, INT64_C(60000));
+    if (s->notify_ns > 0 && s->is_ready)
+        until = MIN(until, s->notify_due_ns);
+    timeout_ms = until <= now ? 0 : (int)((until - now) / NSEC_PER_MSEC + 1);
     if (poll(&p, 1, timeout_ms) < 0 && errno != EINTR)
         return err_sys(err, errno, "poll");
     if (read_signals(s, ret_signal, err) < 0)
         return err ? err->code : ABX_FAILED_PRECONDITION;
+    look_at_roles(s);
     now = time_mono_ns();
     for (size_t i = 0; i < s->n_roles && !s->is_stopping; i++) {
         struct role *role = s->roles[i];
@@ -484,7 +511,7 @@ static void announce(const struct supervisor *s)
                  "ready %s\n",
                  s->dir.path, s->origin, s->origin, s->origin);
     (void)fflush(stdout);
-    ready_notify_systemd();
+    notify_systemd("READY=1");
     log_info("ready", "origin", s->origin, "instance", s->dir.instance, NULL);
 }
 
@@ -510,6 +537,8 @@ int supervisor_run(const struct supervisor_opts *opts, struct abx_err *err)
     if (!listen_address_is_loopback(&s.listen))
         log_warn("listening beyond loopback without TLS: put a TLS proxy in front", "host",
                  s.listen.host, NULL);
+    s.looked_ns = time_mono_ns();
+    s.notify_ns = notify_watchdog_ns() / 4;
     r = wait_ready(&s, &signo, err);
     if (r == 0 && signo == 0)
         announce(&s);

@@ -14,6 +14,7 @@
 
 #include "base/fd.h"
 #include "base/path.h"
+#include "base/str.h"
 #include "cli/admin.h"
 
 #define READY_TIMEOUT_S 1
@@ -99,12 +100,11 @@ int ready_check(const struct listen_address *listen, const char *run_dir, const 
     return r < 0 ? r : health(listen, err);
 }
 
-void ready_notify_systemd(void)
+void notify_systemd(const char *text)
 {
     const char *path = getenv("NOTIFY_SOCKET");
     _cleanup_(closep) int fd = -EBADF;
     struct sockaddr_un un = { .sun_family = AF_UNIX };
-    static const char text[] = "READY=1";
     size_t n = path ? strlen(path) : 0;
 
     if (n == 0 || n >= sizeof un.sun_path || (path[0] != '/' && path[0] != '@'))
@@ -114,6 +114,18 @@ void ready_notify_systemd(void)
         un.sun_path[0] = '\0';
     fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd >= 0)
-        (void)sendto(fd, text, sizeof text - 1, MSG_NOSIGNAL, (struct sockaddr *)&un,
+        (void)sendto(fd, text, strlen(text), MSG_NOSIGNAL, (struct sockaddr *)&un,
                      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n));
+}
+
+int64_t notify_watchdog_ns(void)
+{
+    const char *text = getenv("WATCHDOG_USEC"), *owner = getenv("WATCHDOG_PID");
+    uint64_t us, pid;
+
+    if (!text || !str_parse_u64(slice_str(text), INT64_MAX / 1000, &us))
+        return 0;
+    if (owner && (!str_parse_u64(slice_str(owner), INT32_MAX, &pid) || (pid_t)pid != getpid()))
+        return 0;
+    return (int64_t)us * 1000;
 }

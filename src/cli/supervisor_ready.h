@@ -10,5 +10,7 @@
 int ready_check(const struct listen_address *listen, const char *run_dir, const char *data_dir,
                 struct abx_err *err);
 
-/* READY=1 to the service manager, if one asked for it (sd_notify(3)). */
-void ready_notify_systemd(void);
+/* `text` to the service manager, if one asked for it (sd_notify(3)). */
+void notify_systemd(const char *text);
+/* Within what time it wants WATCHDOG=1 each time (sd_watchdog_enabled(3)); 0 = not at all. */
+int64_t notify_watchdog_ns(void);

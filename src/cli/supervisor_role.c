@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "cli/cli.h"
+#include "cli/supervisor_watch.h"
 
 #define ARGS_MAX_BYTES (64u << 10)
 #define BACKOFF_FIRST_NS (50 * NSEC_PER_MSEC)
@@ -24,16 +25,17 @@ int role_init(struct role *role, const char *program, struct abx_err *err)
 {
     int r;
 
-    *role = (struct role){ .name = program, .backoff_ns = BACKOFF_FIRST_NS };
+    *role = (struct role){ .name = program, .backoff_ns = BACKOFF_FIRST_NS, .beat_fd = -EBADF };
     buf_init(&role->args, ARGS_MAX_BYTES);
     r = cli_libexec(program, role->path, sizeof role->path, err);
     if (r == 0 && buf_append(&role->args, program, strlen(program) + 1) != BUF_OK)
         r = err_oom(err);
-    return r;
+    return r < 0 ? r : watch_init(role, err);
 }
 
 void role_done(struct role *role)
 {
+    watch_done(role);
     buf_done(&role->args);
 }
 
@@ -105,6 +107,7 @@ int role_start(struct role *role, struct abx_err *err)
     pid_t pid, parent = getpid();
 
     role->restart_at_ns = time_mono_ns() + role->backoff_ns;
+    watch_reset(role);
     if (null_fd < 0)
         return err_sys(err, errno, "open '/dev/null'");
     pid = fork();

@@ -22,6 +22,10 @@ struct role {
     pid_t pid;  /* 0 = not running */
     int status; /* of the last process, as from waitpid */
     int64_t started_ns, restart_at_ns, backoff_ns;
+    int beat_fd; /* the rest is supervisor_watch.h's */
+    bool has_beaten, is_hung;
+    int64_t silent_ns, sampled_ns;
+    int64_t cpu_ns; /* of its loop at sampled_ns; -1 = not taken */
 };
 
 int role_init(struct role *role, const char *program, struct abx_err *err);

@@ -21,14 +21,15 @@
 #include "control/api.h"
 #include "control/table.h"
 #include "net/confine.h"
+#include "net/heartbeat.h"
 #include "net/ipc.h"
 
 #define LOCK_WAIT_MS 5000 /* a predecessor that was killed may still be dying */
 
 struct options {
     const char *data_dir, *engine_sock, *domain, *origin, *instance;
-    uint64_t http_fd, table_fd, admin_fd, uid, gid, gateway_uid;
-    bool has_http, has_table, has_admin_fd, has_uid, has_gid, has_gateway, is_admin;
+    uint64_t http_fd, table_fd, admin_fd, heartbeat_fd, uid, gid, gateway_uid;
+    bool has_http, has_table, has_admin_fd, has_heartbeat, has_uid, has_gid, has_gateway, is_admin;
     pid_t parent; /* who started us */
     uint64_t max_timeout_s, cpu, memory, disk, max_cpu, max_memory, max_disk, max_sandboxes;
 };
@@ -37,6 +38,7 @@ struct service {
     struct control control;
     uv_loop_t loop;
     uv_signal_t term;
+    struct heartbeat heartbeat;
     struct http_server *http;
     struct ipc_listener *admin;
     char dir[4096];
@@ -50,6 +52,7 @@ enum {
     OPT_HTTP,
     OPT_TABLE,
     OPT_ADMIN_FD,
+    OPT_HEARTBEAT,
     OPT_ENGINE,
     OPT_UID,
     OPT_GID,
@@ -75,6 +78,7 @@ static const struct option longopts[] = {
     { "http-fd", required_argument, NULL, OPT_HTTP },
     { "table-fd", required_argument, NULL, OPT_TABLE },
     { "admin-fd", required_argument, NULL, OPT_ADMIN_FD },
+    { "heartbeat-fd", required_argument, NULL, OPT_HEARTBEAT },
     { "engine-sock", required_argument, NULL, OPT_ENGINE },
     { "uid", required_argument, NULL, OPT_UID },
     { "gid", required_argument, NULL, OPT_GID },
@@ -102,6 +106,7 @@ static const char help[] =
     "\n"
     "The control plane's process; started by `abx serve`.\n"
     "\n"
+    "  --heartbeat-fd N         eventfd on which the loop beats\n"
     "  --uid N, --gid N         become this user (from root)\n"
     "  --gateway-uid N          who may connect to --table-fd, besides root and itself\n"
     "  --domain NAME            of the sandboxes' host names (localhost:PORT)\n"
@@ -135,6 +140,9 @@ static int parse_option(struct options *o, int c, struct abx_err *err)
     case OPT_ADMIN_FD:
         o->has_admin_fd = true;
         return parse_number(optarg, INT32_MAX, &o->admin_fd, err);
+    case OPT_HEARTBEAT:
+        o->has_heartbeat = true;
+        return parse_number(optarg, INT32_MAX, &o->heartbeat_fd, err);
     case OPT_ENGINE:
         o->engine_sock = optarg;
         return 0;
@@ -348,6 +356,9 @@ static int serve(struct service *s, const struct options *o, struct abx_err *err
     if (r == 0)
         r = admin_listen(&s->control, (int)o->admin_fd, uids, 2, &s->admin, err);
     if (r == 0)
+        r = heartbeat_start(&s->heartbeat, &s->loop, o->has_heartbeat ? (int)o->heartbeat_fd : -1,
+                            err);
+    if (r == 0)
         r = confine_syscalls(CONFINE_FILES, err);
     if (r < 0)
         return r;
@@ -355,6 +366,7 @@ static int serve(struct service *s, const struct options *o, struct abx_err *err
     (void)uv_signal_start(&s->term, on_term, SIGTERM);
     log_info("control is up", "instance", o->instance, "domain", s->control.domain, NULL);
     (void)uv_run(&s->loop, UV_RUN_DEFAULT);
+    heartbeat_stop(&s->heartbeat);
     http_server_free(s->http);
     ipc_listener_free(s->admin);
     return 0;

@@ -315,6 +315,8 @@ static int start(struct engine *e, char *const *argv, struct abx_err *err)
                    (e->o->gateway_fd >= 0 && fd_set_cloexec(e->o->gateway_fd, true) < 0)))
         r = err_sys(err, errno, "inherited listening socket");
     if (r == 0)
+        r = heartbeat_start(&e->heartbeat, &e->loop, e->o->heartbeat_fd, err);
+    if (r == 0)
         r = take_lock(e, err);
     if (r == 0)
         r = open_records(e, err);
@@ -342,6 +344,7 @@ static void finish(struct engine *e)
     struct abx_err err;
     bool is_empty = (e->stop_kills && table_count(e->table) == 0) || e->must_restart;
 
+    heartbeat_stop(&e->heartbeat);
     server_stop(e);
     /* The kernel finishes at most the one call that such a worker is in: no reason to keep the next
      * engine waiting, and what the call makes is found by the audit at its start or after. */

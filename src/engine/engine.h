@@ -18,6 +18,7 @@
 #include "engine/sockets.h"
 #include "engine/table.h"
 #include "engine/template.h"
+#include "net/heartbeat.h"
 #include "net/ipc.h"
 
 #define REQUEST_ID_SIZE 64
@@ -63,6 +64,7 @@ struct engine {
     const struct options *o;
     uv_loop_t loop;
     uv_signal_t on_term, on_int;
+    struct heartbeat heartbeat;
     uv_timer_t timer;  /* runs only while something was put off */
     uv_timer_t ending; /* runs only while a killed sandbox's exit is waited for */
     int lock_fd, exe_fd, records_fd, own_uts_fd;

@@ -21,6 +21,7 @@ const char options_usage[] =
     "  --control-fd N, --gateway-fd N    listening sockets that are inherited (default:\n"
     "                                    engine.sock and engine-gateway.sock in R)\n"
     "  --control-uid U, --gateway-uid U  who may connect besides root (default: nobody)\n"
+    "  --heartbeat-fd N         eventfd on which the loop beats (default: none)\n"
     "  --uid-leases FILE        the machine's leases (default /run/abx/uid-ranges)\n"
     "  --mount-path auto|fd|string\n"
     "  --on-exit kill|keep      sandboxes at the end (default: SIGTERM keeps, SIGINT kills)\n"
@@ -44,6 +45,7 @@ enum {
     OPT_MAX_DISK,
     OPT_CONTROL_FD,
     OPT_GATEWAY_FD,
+    OPT_HEARTBEAT_FD,
     OPT_CONTROL_UID,
     OPT_GATEWAY_UID,
     OPT_UID_LEASES,
@@ -72,6 +74,7 @@ static const struct option long_options[] = {
     WITH_ARG("max-memory-mb", OPT_MAX_MEMORY),
     WITH_ARG("max-disk-mb", OPT_MAX_DISK),
     WITH_ARG("control-fd", OPT_CONTROL_FD),
+    WITH_ARG("heartbeat-fd", OPT_HEARTBEAT_FD),
     WITH_ARG("gateway-fd", OPT_GATEWAY_FD),
     WITH_ARG("control-uid", OPT_CONTROL_UID),
     WITH_ARG("gateway-uid", OPT_GATEWAY_UID),
@@ -192,6 +195,8 @@ static bool parse_one(int opt, const char *v, struct options *o)
         return parse_number(v, 16, 1 << 24, &o->max.memory_mb);
     case OPT_MAX_DISK:
         return parse_number(v, 16, 1 << 30, &o->max.disk_mb);
+    case OPT_HEARTBEAT_FD:
+        return parse_int(v, &o->heartbeat_fd);
     case OPT_CONTROL_FD:
         return parse_int(v, &o->control_fd);
     case OPT_GATEWAY_FD:
@@ -246,6 +251,7 @@ int options_parse(int argc, char *const *argv, struct options *ret, bool *ret_is
         .slots = 16,
         .workers = 2,
         .control_fd = -1,
+        .heartbeat_fd = -1,
         .gateway_fd = -1,
     };
     int opt, i = 0;

@@ -13,7 +13,6 @@
 #define DEFAULT_WAIT_MS 5000u
 #define CONTROL_IDLE_MAX 64
 #define CONTROL_IDLE_MS 60000u
-#define LOOKUP_TIMEOUT_MS 5000
 #define REFUSED_TELL_MS 10000u
 
 /* --- rows -------------------------------------------------------------------------------------- */
@@ -86,8 +85,8 @@ bool gateway_has_control(const struct gateway *g)
     return g->control && ipc_client_conn(g->control);
 }
 
-int gateway_lookup(struct gateway *g, const char *id, const char *request_id, ipc_done_fn done,
-                   void *user)
+int gateway_lookup(struct gateway *g, const char *id, const char *request_id, int timeout_ms,
+                   ipc_done_fn done, void *user)
 {
     struct ipc_conn *conn = g->control ? ipc_client_conn(g->control) : NULL;
     Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
@@ -99,7 +98,7 @@ int gateway_lookup(struct gateway *g, const char *id, const char *request_id, ip
     frame.request_id = (char *)(uintptr_t)request_id;
     frame.body_case = ABX__IPC__FRAME__BODY_LOOKUP;
     frame.lookup = &lookup;
-    return ipc_conn_request(conn, &frame, LOOKUP_TIMEOUT_MS, done, user, NULL);
+    return ipc_conn_request(conn, &frame, timeout_ms, done, user, NULL);
 }
 
 static void take_entry(struct gateway *g, const Abx__Ipc__Entry *entry)

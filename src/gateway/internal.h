@@ -87,6 +87,8 @@ void answer_options(struct request *r);
 /* request.c */
 void request_begin(void *user, struct http_exchange *ex);
 void request_step(struct request *r);
+/* It is in a port's queue: gives up when its time is over before the engine answers. */
+void request_wait_socket(struct request *r);
 /* The engine answered; `code` 0 or its error's. */
 void request_sockets_came(struct request *r, int code);
 /* Something changed: all that are in REQUEST_WAIT look again. */
@@ -109,5 +111,5 @@ void gateway_drop_row(struct gateway *g, struct row *row);
 void gateway_enter_row(struct row *row, struct request *r);
 void gateway_leave_row(struct request *r);
 /* Asks control; `done` as in ipc.h. */
-int gateway_lookup(struct gateway *g, const char *id, const char *request_id, ipc_done_fn done,
-                   void *user);
+int gateway_lookup(struct gateway *g, const char *id, const char *request_id, int timeout_ms,
+                   ipc_done_fn done, void *user);

@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "gateway/gateway.h"
 #include "net/confine.h"
+#include "net/heartbeat.h"
 
 #define DRAIN_MS 5000u /* what running requests get after SIGTERM */
 #define DRAIN_LOOK_MS 50u
@@ -27,11 +28,13 @@ static const char usage[] =
     "  --max-client-connections N  of one address; loopback is not counted (half of the above)\n"
     "  --max-sandbox-connections N  into one sandbox (2000)\n"
     "  --wait-ms N                wait for a restarting role (5000)\n"
+    "  --heartbeat-fd N           eventfd on which the loop beats\n"
     "  --access-log               a line for each request\n"
     "Started by abx serve.\n";
 
 enum {
     OPT_LISTEN_FD = 256,
+    OPT_HEARTBEAT_FD,
     OPT_CONTROL,
     OPT_TABLE,
     OPT_ENGINE,
@@ -49,6 +52,7 @@ enum {
 
 static const struct option options[] = {
     { "listen-fd", required_argument, NULL, OPT_LISTEN_FD },
+    { "heartbeat-fd", required_argument, NULL, OPT_HEARTBEAT_FD },
     { "control-sock", required_argument, NULL, OPT_CONTROL },
     { "table-sock", required_argument, NULL, OPT_TABLE },
     { "engine-sock", required_argument, NULL, OPT_ENGINE },
@@ -68,12 +72,14 @@ static const struct option options[] = {
 struct arguments {
     struct gateway_opts gateway;
     struct confine_opts confine;
+    int heartbeat_fd; /* -1: none */
 };
 
 struct process {
     uv_loop_t loop;
     uv_signal_t term, interrupt;
     uv_timer_t drain;
+    struct heartbeat heartbeat;
     uint64_t drain_until;
     struct gateway *gateway;
 };
@@ -116,6 +122,8 @@ static int parse_one(struct arguments *a, int option, const char *name, struct a
     }
     if (option == OPT_LISTEN_FD)
         a->gateway.listen_fd = (int)n;
+    else if (option == OPT_HEARTBEAT_FD)
+        a->heartbeat_fd = (int)n;
     else if (option == OPT_UID)
         a->confine.uid = (uid_t)n;
     else if (option == OPT_GID)
@@ -135,7 +143,8 @@ static int parse_arguments(int argc, char **argv, struct arguments *a, struct ab
 {
     int option, index = 0;
 
-    *a = (struct arguments){ .gateway = { .listen_fd = -EBADF, .domain = "localhost" } };
+    *a = (struct arguments){ .gateway = { .listen_fd = -EBADF, .domain = "localhost" },
+                             .heartbeat_fd = -1 };
     while ((option = getopt_long(argc, argv, "", options, &index)) >= 0) {
         int r;
 
@@ -172,6 +181,7 @@ static void fit_descriptors(struct gateway_opts *opts)
 
 static void process_close(struct process *p)
 {
+    heartbeat_stop(&p->heartbeat);
     gateway_close(p->gateway);
     uv_close((uv_handle_t *)&p->term, NULL);
     uv_close((uv_handle_t *)&p->interrupt, NULL);
@@ -210,6 +220,9 @@ static int process_start(struct process *p, struct arguments *a, struct abx_err 
     p->term.data = p->interrupt.data = p->drain.data = p;
     (void)uv_signal_start(&p->term, on_signal, SIGTERM);
     (void)uv_signal_start(&p->interrupt, on_signal, SIGINT);
+    r = heartbeat_start(&p->heartbeat, &p->loop, a->heartbeat_fd, err);
+    if (r < 0)
+        return r;
     a->gateway.loop = &p->loop;
     return gateway_new(&a->gateway, &p->gateway, err);
 }

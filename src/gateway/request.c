@@ -27,12 +27,18 @@
 #define STALE_TRIES 8
 #define DOUBT_PAUSE_MS 100
 #define CONTROL_PAUSE_MS 40
+#define LATE_MIN_MS 1000u /* for one more question to a role, however late it is */
+#define LOOKUP_MS 5000u
+/* Longer than anything that control does for a request (a create: 30 s). */
+#define CONTROL_HEAD_MS 45000u
 
 static const char text_restarting[] = "The service is restarting. Try again in a moment.";
 static const char text_broken[] =
     "The connection to the sandbox broke before it answered; the request may have had an effect";
 static const char text_control_broken[] =
     "The control plane broke off before it answered; the request may have had an effect";
+static const char text_control_late[] =
+    "The control plane did not answer in time; the request may have had an effect";
 
 static void request_free(struct request *r)
 {
@@ -123,6 +129,14 @@ static void on_paused(struct wait *w)
     request_step(r);
 }
 
+static void on_socket_waited(struct wait *w)
+{
+    struct request *r = container_of(w, struct request, wait);
+
+    upstream_leave(r);
+    give_up(r);
+}
+
 static uint64_t time_left(const struct request *r)
 {
     uint64_t now = uv_now(r->g->opts.loop);
@@ -134,6 +148,12 @@ static void request_wait(struct request *r)
 {
     r->state = REQUEST_WAIT;
     wait_start(&r->g->waits, &r->wait, time_left(r), on_waited);
+}
+
+void request_wait_socket(struct request *r)
+{
+    r->state = REQUEST_SOCKET;
+    wait_start(&r->g->waits, &r->wait, MAX(time_left(r), (uint64_t)LATE_MIN_MS), on_socket_waited);
 }
 
 static void request_pause(struct request *r, uint64_t ms)
@@ -211,7 +231,11 @@ static void on_looked_up(void *user, const struct abx_err *failure, const Abx__I
 
 static void ask_control(struct request *r)
 {
-    if (gateway_lookup(r->g, r->route.id, r->request_id, on_looked_up, r) < 0) {
+    /* What has been sent to a sandbox is waited for anew: its verdict is open. */
+    uint64_t ms = r->is_broken ? LOOKUP_MS : MAX(time_left(r), (uint64_t)LATE_MIN_MS);
+
+    if (gateway_lookup(r->g, r->route.id, r->request_id, (int)MIN(ms, (uint64_t)LOOKUP_MS),
+                       on_looked_up, r) < 0) {
         request_wait(r);
         return;
     }
@@ -311,6 +335,8 @@ static void relay_failed(struct request *r, const struct relay_result *result, b
     } else if (is_sandbox) {
         r->is_broken = true;
         request_step(r);
+    } else if (result->err.code == ABX_DEADLINE_EXCEEDED) {
+        answer_error(r, 504, 0, text_control_late);
     } else {
         answer_error(r, 502, 0, text_control_broken);
     }
@@ -353,7 +379,8 @@ static struct http_conn *connect_control(struct gateway *g)
     struct sockaddr_un un = { .sun_family = AF_UNIX };
     struct http_conn_opts opts = { .loop = g->opts.loop,
                                    .address = (struct sockaddr *)&un,
-                                   .address_len = sizeof(un) };
+                                   .address_len = sizeof(un),
+                                   .head_timeout_ms = CONTROL_HEAD_MS };
     struct http_conn *conn = NULL;
 
     if ((size_t)snprintf(un.sun_path, sizeof(un.sun_path), "%s", g->opts.control_path) >=
@@ -463,6 +490,7 @@ static void sandbox_step(struct request *r)
 
 void request_sockets_came(struct request *r, int code)
 {
+    wait_stop(&r->wait);
     r->state = REQUEST_NEW;
     switch (code) {
     case 0:

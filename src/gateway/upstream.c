@@ -253,7 +253,7 @@ enum upstream upstream_open(struct request *r, struct row *row, struct http_conn
     *p->waiting_tail = r;
     p->waiting_tail = &r->row_next;
     r->port = p;
-    r->state = REQUEST_SOCKET;
+    request_wait_socket(r);
     if (p->n_asked == 0)
         port_ask(p, row->id, r->request_id);
     return UPSTREAM_LATER;

@@ -186,6 +186,7 @@ class Control:
         self.hidden = {}  # known, but only told when asked
         self.lookups, self.removed = [], queue.Queue()
         self.seq = 1000
+        self.hangs = False  # takes questions and answers none
         self.table = ipc.Listener(folder / "table.sock", self._serve, self._sync)
         self.http = None
 
@@ -212,6 +213,8 @@ class Control:
         peer.send(ipc.TABLE_SYNCED, [])
 
     def _serve(self, peer, body, fields, seq):
+        if self.hangs:
+            return
         if body == ipc.LOOKUP:
             name = ipc.text(fields, 1)
             self.lookups.append(name)
@@ -238,11 +241,14 @@ class Engine:
     def __init__(self, folder):
         self.sandboxes, self.asked = {}, []
         self.reserved = {9}
+        self.hangs = False
         self.link = ipc.Listener(folder / "engine.sock", self._serve)
 
     def _serve(self, peer, body, fields, seq):
         name, port = ipc.text(fields, 1), fields[2][0]
         self.asked.append((name, port, fields[3][0]))
+        if self.hangs:
+            return
         if port in self.reserved:
             peer.send(ipc.ERROR, [(1, ipc.PERMISSION_DENIED), (3, "reserved")], seq)
             return

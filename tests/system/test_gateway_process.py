@@ -66,6 +66,25 @@ def test_waiting_ends_with_503(build_dir, tmp_path):
     assert world.close() == 0
 
 
+def test_waiting_for_a_role_that_hangs_ends_with_503(build_dir, tmp_path):
+    """Connected, and silent: a stopped process looks like this. Nothing was sent to a sandbox yet."""
+    world = World(build_dir, tmp_path, "--wait-ms", "300")
+    world.sandbox("ia").echo()
+    client = Client(world)
+    world.engine.hangs = world.control.hangs = True
+    for name in ("ia", "inone", "ia"):
+        began = time.monotonic()
+        got = client.request("POST", "/", to(name), b"b")
+        assert got.status == 503 and got.fields["should-retry"] == "true" and got.json()["sandboxId"] == name
+        assert 0.25 < time.monotonic() - began < 4
+    world.engine.hangs = world.control.hangs = False
+    world.engine.link.stop()  # it is killed and comes again
+    world.engine.link.start()
+    assert client.request("POST", "/", to("ia"), b"b").status == 200
+    client.close()
+    assert world.close() == 0
+
+
 def test_a_live_sandbox_that_the_engine_does_not_know_is_not_called_gone(build_dir, tmp_path):
     world = World(build_dir, tmp_path, "--wait-ms", "500")
     sandbox = world.sandbox("ia")

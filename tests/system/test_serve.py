@@ -76,7 +76,7 @@ def test_serve_needs_root(open_dir):
 def test_print_unit_keeps_the_options(build_dir):
     run = abx(build_dir, "serve", "--pool", "base=4", "--domain", "sbx.test", "--print-unit")
     assert run.returncode == 0
-    for line in ("Type=notify", "Delegate=yes", "KillMode=process", "OOMPolicy=continue"):
+    for line in ("Type=notify", "Delegate=yes", "KillMode=process", "OOMPolicy=continue", "WatchdogSec=60"):
         assert line in run.stdout.splitlines()
     assert '"--pool" "base=4" "--domain" "sbx.test"' in run.stdout and "print-unit" not in run.stdout
 
@@ -383,9 +383,10 @@ def test_socket_and_notification_of_the_service_manager(build_dir, tmp_path):
     command = f"exec 3<&{listener.fileno()}; export LISTEN_FDS=1 LISTEN_PID=$$; exec {build_dir}/abx serve --data-dir {tmp_path}/d --disk 10G"
     process = subprocess.Popen(
         ["/bin/bash", "-c", command], pass_fds=[listener.fileno()], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")})
+        env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "2000000"})
     try:
         assert notify.recv(100) == b"READY=1"
+        assert [notify.recv(100) for _ in range(3)] == [b"WATCHDOG=1"] * 3
         with socket.create_connection(listener.getsockname(), 10) as c:
             c.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             assert c.recv(100).startswith(b"HTTP/1.1 200")

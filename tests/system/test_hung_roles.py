@@ -1,0 +1,133 @@
+"""Roles that hang (stopped, not dead) under load: every call ends with an answer or a typed error, the watchdog has the role
+started again, sandboxes live on, and nothing stays that no one owns.
+"""
+
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from service import Service
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(280)]
+
+CALL_LIMIT_S = 30
+ENVD = {"E2b-Sandbox-Port": "49983"}
+
+
+class Load:
+    """Clients that create, ask and kill sandboxes until they are stopped; what ends otherwise than it may is in `broken`."""
+
+    def __init__(self, service, kept):
+        self.service, self.kept = service, kept
+        self.stopping = threading.Event()
+        self.broken, self.ends, self.lock = [], {}, threading.Lock()
+        self.slowest = 0
+
+    def call(self, method, path, body=None, headers=None):
+        """The status, or the name of the connection's error."""
+        begun = time.monotonic()
+        try:
+            status, answered, text = self.service.request(method, path, body, headers, timeout=2 * CALL_LIMIT_S)
+            end = status
+            if status in (429, 502, 503, 504) and "Should-Retry" not in answered:
+                self.note(f"{method} {path}: {status} without Should-Retry: {text!r}")
+            if status >= 500 and status not in (502, 503, 504, 507):
+                self.note(f"{method} {path}: {status} {text!r}")
+        except TimeoutError as e:
+            end = type(e).__name__
+            self.note(f"{method} {path}: no answer")
+        except (ConnectionError, OSError) as e:
+            end = type(e).__name__
+        except Exception as e:
+            end = type(e).__name__
+            if not isinstance(e, __import__("http.client").client.HTTPException):
+                self.note(f"{method} {path}: {e!r}")
+        took = time.monotonic() - begun
+        with self.lock:
+            self.ends[end] = self.ends.get(end, 0) + 1
+            self.slowest = max(self.slowest, took)
+        if took > CALL_LIMIT_S:
+            self.note(f"{method} {path}: took {took:.1f} s ({end})")
+        return end
+
+    def note(self, text):
+        with self.lock:
+            self.broken.append(text)
+
+    def rounds(self, number):
+        while not self.stopping.is_set():
+            box = self.kept[number % len(self.kept)]["sandboxID"]
+            end = self.call("GET", "/health", headers={"E2b-Sandbox-Id": box, **ENVD})
+            if isinstance(end, int) and end not in (204, 502, 503, 504):
+                self.note(f"a living sandbox answers {end}")
+            if number % 2:
+                self.call("POST", "/v2/sandboxes", {"templateID": "base", "timeout": 60, "metadata": {"load": "yes"}})
+            else:
+                self.call("GET", "/v2/sandboxes")
+
+
+def wait_for(what, condition, seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"not in {seconds} s: {what}")
+
+
+def end_all(service):
+    """Ends every sandbox, then expects that the audit finds nothing."""
+    for box in service.request("GET", "/v2/sandboxes")[2]:
+        assert service.kill(box["sandboxID"]) in (204, 404)
+    wait_for("a clean audit", lambda: service.audit() == [], 40)
+
+
+def is_healthy(service, box):
+    return service.request("GET", "/health", headers={"E2b-Sandbox-Id": box["sandboxID"], **ENVD})[0] == 204
+
+
+@pytest.mark.parametrize("name", ["abx-control", "abx-engine", "abx-gateway"])
+def test_a_hung_role_is_started_again_and_no_call_waits_for_it(build_dir, base_template, name):
+    with Service(build_dir) as service:
+        kept = [service.create(timeout=600) for _ in range(2)]
+        load = Load(service, kept)
+        with ThreadPoolExecutor(8) as pool:
+            clients = [pool.submit(load.rounds, i) for i in range(8)]
+            try:
+                wait_for("load", lambda: sum(load.ends.values()) > 20, 20)
+                pid = service.roles()[name][0]
+                os.kill(pid, signal.SIGSTOP)
+                wait_for("its end", lambda: pid not in service.roles().get(name, []), 30)
+                wait_for("its successor", lambda: len(service.roles().get(name, [])) >= 1, 20)
+                wait_for("an answer", lambda: load.call("GET", "/v2/sandboxes") == 200, 20)
+            finally:
+                load.stopping.set()
+        for client in clients:
+            client.result()
+        print(f"ends {load.ends}, slowest {load.slowest:.1f} s")
+        assert load.broken == [], service.logged()
+        assert f"role hangs, killing it name={name}" in service.logged().replace('"', "") or "role hangs, killing it" in (
+            service.data_dir / "serve.log"
+        ).read_text(errors="replace")
+        wait_for("the sandboxes from before", lambda: all(is_healthy(service, box) for box in kept), 20)
+        end_all(service)
+
+
+def test_a_stopped_service_does_not_kill_its_roles(build_dir, base_template):
+    """Supervisor and roles stand still for longer than the limit, as on a machine that was suspended: nobody is to blame."""
+    with Service(build_dir, "--gateways", "1") as service:
+        box = service.create(timeout=600)
+        before = service.roles()
+        everyone = [service.process.pid, *sum(before.values(), [])]
+        for pid in everyone:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(14)
+        for pid in reversed(everyone):
+            os.kill(pid, signal.SIGCONT)
+        wait_for("an answer", lambda: is_healthy(service, box), 20)
+        time.sleep(3)  # a supervisor that took the time for silence would have killed by now
+        assert service.roles() == before
+        end_all(service)
