@@ -40,6 +40,7 @@ int envd_error_from_end(struct slice message, bool *ret_is_malformed, struct abx
 struct envd_request {
     const char *what; /* static, for messages: "GET /files", "process.Process/Start" */
     const char *method;
+    uint16_t port;    /* 0 = envd's */
     const char *path; /* begins with '/', with the query; copied */
     const char *user; /* Authorization: Basic; NULL = none */
     const struct abx_pair *headers;

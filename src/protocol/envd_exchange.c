@@ -222,6 +222,8 @@ static int exchange_send(struct envd_exchange *e, const struct envd_request *q, 
     static const struct http_sink sink = { on_head, on_body, on_done };
     struct abx_pair pairs[SANDBOX_HEADERS_MAX + ENVD_HEADERS_MAX];
     _cleanup_(buf_done) struct buf mem = BUF_INIT(65536), url = BUF_INIT(65536);
+    _cleanup_(freep) char *base = NULL;
+    uint16_t port = q->port ? q->port : ENVD_PORT;
     struct http_spec spec = {
         .config = e->sandbox->config,
         .method = q->method,
@@ -238,13 +240,18 @@ static int exchange_send(struct envd_exchange *e, const struct envd_request *q, 
         .accept_gzip = q->accept_gzip,
         .skip_502_retry = q->skip_502_retry,
     };
-    int n = sandbox_headers(e->sandbox, ENVD_PORT, q->user, &mem, pairs, err);
+    int n = sandbox_headers(e->sandbox, port, q->user, &mem, pairs, err);
 
+    if (n >= 0 && port != ENVD_PORT) {
+        int r = sandbox_port_url(e->sandbox, port, &base, err);
+
+        n = r < 0 ? r : n;
+    }
     if (n < 0)
         return n;
     memcpy(pairs + n, q->headers, q->header_count * sizeof *pairs);
     spec.header_count = (size_t)n + q->header_count;
-    if (buf_printf(&url, "%s%s", e->sandbox->envd_url, q->path) == BUF_LIMIT)
+    if (buf_printf(&url, "%s%s", base ? base : e->sandbox->envd_url, q->path) == BUF_LIMIT)
         return err_set(err, ABX_INVALID_ARGUMENT, "the URL is longer than 64 KiB");
     spec.url = buf_cstr(&url);
     if (!spec.url)

@@ -59,6 +59,9 @@ void http_cancel(struct http_exchange *x)
     client_task_remove(pool->client, &x->resume_task);
     if (client_is_forked(pool->client))
         return;
+    client_watch_clear(pool->client, &x->tunnel_watch);
+    if (x->state == EXCHANGE_TUNNEL)
+        x->state = EXCHANGE_RUNNING;
     if (x->state == EXCHANGE_RUNNING && pool->in_curl) {
         x->next = pool->doomed;
         pool->doomed = x;
@@ -226,6 +229,10 @@ void exchange_finished(struct http_exchange *x, CURLcode result)
         pool_remove(x->pool, x);
         x->answer_retries++;
         exchange_wait(x, x->retry_after_ms);
+        return;
+    }
+    if (result == CURLE_OK && x->is_tunnel) {
+        tunnel_opened(x);
         return;
     }
     if (result != CURLE_OK || !x->has_head) {
@@ -446,7 +453,8 @@ static void exchange_clear(struct http_exchange *x)
     x->source_error = 0;
     x->timer = (struct client_timer){ .fn = exchange_due, .user = x };
     x->resume_task = (struct client_task){ .fn = exchange_resume, .user = x };
-    x->has_head = x->recv_paused = false;
+    x->has_head = x->recv_paused = x->is_tunnel = false;
+    x->tunnel_watch = (struct client_watch){ .fd = -EBADF };
     x->start_ns = time_mono_ns();
 }
 
@@ -464,8 +472,9 @@ static int exchange_begin(struct http_exchange *x, const struct http_spec *spec,
     return 0;
 }
 
-int http_start(abx_client *c, const struct http_spec *spec, const struct http_sink *sink,
-               void *user, struct http_exchange **ret, struct abx_err *err)
+static int start(abx_client *c, const struct http_spec *spec, bool is_tunnel,
+                 const struct http_sink *sink, void *user, struct http_exchange **ret,
+                 struct abx_err *err)
 {
     struct http_pool *pool = client_http_pool(c);
     struct http_exchange *x;
@@ -479,6 +488,7 @@ int http_start(abx_client *c, const struct http_spec *spec, const struct http_si
     if (!x)
         return err_oom(err);
     exchange_clear(x);
+    x->is_tunnel = is_tunnel;
     x->sink = *sink;
     x->user = user;
     x->next_live = pool->live;
@@ -493,4 +503,16 @@ int http_start(abx_client *c, const struct http_spec *spec, const struct http_si
     exchange_arm(x);
     *ret = x;
     return 0;
+}
+
+int http_start(abx_client *c, const struct http_spec *spec, const struct http_sink *sink,
+               void *user, struct http_exchange **ret, struct abx_err *err)
+{
+    return start(c, spec, false, sink, user, ret, err);
+}
+
+int http_tunnel_start(abx_client *c, const struct http_spec *spec, const struct http_sink *sink,
+                      void *user, struct http_exchange **ret, struct abx_err *err)
+{
+    return start(c, spec, true, sink, user, ret, err);
 }

@@ -73,6 +73,19 @@ void http_resume(struct http_exchange *x);
 /* After the source returned ABX_UNAVAILABLE. From anywhere. */
 void http_resume_source(struct http_exchange *x);
 
+/* A bare connection to the URL's host, through its proxy and TLS (HTTP/1.1 by ALPN), for a protocol that
+ * begins as HTTP. Of the spec config, url, the deadlines until it is there and connect retries count, of the sink
+ * only `done`; after a done without error the exchange lives on until http_cancel, which cuts the
+ * connection. Errors as http_start. */
+int http_tunnel_start(abx_client *c, const struct http_spec *spec, const struct http_sink *sink,
+                      void *user, struct http_exchange **ret, struct abx_err *err);
+/* `fn` runs when it is readable or writable, as asked for (CLIENT_IN, CLIENT_OUT). */
+int http_tunnel_watch(struct http_exchange *x, unsigned events,
+                      void (*fn)(void *user, unsigned events), void *user, struct abx_err *err);
+/* Bytes moved; 0 from recv = the peer closed; ABX_UNAVAILABLE without a reason = none now; else an error. */
+int64_t http_tunnel_recv(struct http_exchange *x, void *to, size_t size, struct abx_err *err);
+int64_t http_tunnel_send(struct http_exchange *x, struct slice data, struct abx_err *err);
+
 struct http_pool;
 int http_pool_new(abx_client *c, const struct abx_client_opts *opts, struct http_pool **ret,
                   struct abx_err *err);

@@ -52,6 +52,7 @@ int64_t head_retry_after_ms(const char *value, int64_t now_ms);
 enum exchange_state {
     EXCHANGE_FREE,    /* in the pool */
     EXCHANGE_RUNNING, /* libcurl has it */
+    EXCHANGE_TUNNEL,  /* a bare connection, in the caller's hands */
     EXCHANGE_WAITING, /* for a time to try again */
     EXCHANGE_OVER     /* done is being told */
 };
@@ -73,13 +74,14 @@ struct http_exchange {
     struct curl_slist *headers;
     struct slice body;
     size_t body_at;
-    bool has_body, is_small_body, http1_only, accept_gzip, skip_502_retry, is_https;
+    bool has_body, is_small_body, http1_only, accept_gzip, skip_502_retry, is_https, is_tunnel;
     abx_source_fn source;
     void *source_user;
     int64_t source_size, source_given;
     int source_error; /* code; what for is in source_why */
     char source_why[96];
     enum http_retry retry;
+    struct client_watch tunnel_watch;
 
     struct client_timer timer;
     int64_t start_ns, deadline_ns, head_deadline_ns, idle_ns, last_byte_ns, retry_at_ns;
@@ -141,6 +143,13 @@ void pool_remove(struct http_pool *pool, struct http_exchange *x);
 void pool_unpause(struct http_pool *pool, struct http_exchange *x);
 /* After libcurl ran: finished transfers, cancels. */
 void pool_settle(struct http_pool *pool);
+
+/* Lets go of a descriptor that stays open for somebody else's watch. */
+void pool_forget_socket(struct http_pool *pool, int fd);
+
+/* http_tunnel.c */
+/* The connection is there: hands it over. */
+void tunnel_opened(struct http_exchange *x);
 
 /* http.c */
 /* libcurl is done with an attempt. */

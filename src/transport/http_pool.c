@@ -119,6 +119,12 @@ static int pool_close(void *user, curl_socket_t fd)
     return close(fd);
 }
 
+void pool_forget_socket(struct http_pool *pool, int fd)
+{
+    if (fd >= 0 && (size_t)fd < pool->socket_count && pool->sockets[fd])
+        client_watch_clear(pool->client, &pool->sockets[fd]->watch);
+}
+
 /* ---- the timer ---- */
 
 static int pool_timer(CURLM *multi, long timeout_ms, void *user)

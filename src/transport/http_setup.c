@@ -311,12 +311,14 @@ static CURLcode set_connection(struct http_exchange *x)
     CURL *e = x->easy;
     const struct abx_config *c = x->config;
     const char *proxy = c && c->proxy && !url_is_loopback(x->url) ? c->proxy : "";
-    bool is_h2 = x->is_https && !x->http1_only && (!c || c->http2);
+    bool is_h2 = x->is_https && !x->http1_only && !x->is_tunnel && (!c || c->http2);
     const char *ca = c && c->ca_file ? c->ca_file : x->pool->ca_file;
     /* Not the folder that libcurl was built with: with one it reads all certificates for each connection. */
     const char *ca_dir = ca ? NULL : x->pool->ca_dir;
 
     SET(e, CURLOPT_PROXY, proxy);
+    SET(e, CURLOPT_HTTPPROXYTUNNEL, x->is_tunnel ? 1L : 0L);
+    SET(e, CURLOPT_CONNECT_ONLY, x->is_tunnel ? 1L : 0L);
     SET(e, CURLOPT_HTTP_VERSION, (long)(is_h2 ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1));
     /* One connection for many streams: wait for it rather than open a second. */
     SET(e, CURLOPT_PIPEWAIT, is_h2 ? 1L : 0L);

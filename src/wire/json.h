@@ -16,3 +16,8 @@ enum buf_status json_string_put(struct buf *b, struct slice s);
  * lone surrogates, no NUL. Duplicate keys are not looked for here: this is the gate in front of
  * jansson. False: `e` (may be NULL) says what and where. */
 bool json_scan(struct slice s, unsigned depth_max, size_t values_max, struct rpc_error *e);
+
+/* json_scan of one JSON object; on success `*ret` is the raw text of its member `key` when that is a
+ * string without escapes (borrowed; the first one), else empty. */
+bool json_scan_member(struct slice s, unsigned depth_max, size_t values_max, const char *key,
+                      struct slice *ret, struct rpc_error *e);

@@ -383,20 +383,51 @@ size_t json_unescape(struct slice raw, uint8_t *to)
     return o;
 }
 
+/* Nothing may stand behind the value. */
+static bool scan_end(struct json_lexer *lexer)
+{
+    switch (json_lexer_next(lexer)) {
+    case JSON_TOKEN_END:
+        return true;
+    case JSON_TOKEN_BAD:
+        return false;
+    default:
+        return json_lexer_fail(lexer, "more text behind the value");
+    }
+}
+
 bool json_scan(struct slice s, unsigned depth_max, size_t values_max, struct rpc_error *e)
 {
     struct json_lexer l;
     size_t values = 0;
 
     json_lexer_init(&l, s, e);
-    if (!json_lexer_skip(&l, json_lexer_next(&l), depth_max, values_max, &values))
-        return false;
-    switch (json_lexer_next(&l)) {
-    case JSON_TOKEN_END:
-        return true;
-    case JSON_TOKEN_BAD:
-        return false;
-    default:
-        return json_lexer_fail(&l, "more text behind the value");
+    return json_lexer_skip(&l, json_lexer_next(&l), depth_max, values_max, &values) && scan_end(&l);
+}
+
+bool json_scan_member(struct slice s, unsigned depth_max, size_t values_max, const char *key,
+                      struct slice *ret, struct rpc_error *e)
+{
+    struct slice found = { 0 };
+    struct json_lexer l;
+    bool is_first = true;
+    size_t values = 1;
+    int r;
+
+    json_lexer_init(&l, s, e);
+    if (json_lexer_next(&l) != JSON_TOKEN_OBJECT)
+        return json_lexer_fail(&l, "not an object");
+    while ((r = json_lexer_key(&l, &is_first)) > 0) {
+        bool is_it = !found.p && !l.has_escape && slice_eq_str(l.text, key);
+        enum json_token t = json_lexer_next(&l);
+
+        if (is_it && t == JSON_TOKEN_STRING && !l.has_escape)
+            found = l.text;
+        if (!json_lexer_skip(&l, t, depth_max - 1, values_max, &values))
+            return false;
     }
+    if (r < 0 || !scan_end(&l))
+        return false;
+    *ret = found;
+    return true;
 }

@@ -176,6 +176,41 @@ static void unescaping(void **state)
     }
 }
 
+static void members(void **state)
+{
+    static const struct {
+        const char *json, *want; /* NULL = refused */
+    } rows[] = {
+        { "{\"type\":\"a\"}", "a" },
+        { " { \"x\" : [1,{\"type\":\"in\"}] , \"type\" : \"b c\" } ", "b c" },
+        { "{\"type\":\"first\",\"type\":\"second\"}", "first" },
+        { "{\"type\":1}", "" },
+        { "{\"type\":\"\\u0061\"}", "" },
+        { "{\"ty\\u0070e\":\"a\"}", "" },
+        { "{}", "" },
+        { "{\"type\":\"a\"", NULL },
+        { "{\"type\":\"a\"}x", NULL },
+        { "{\"type\":\"a\",}", NULL },
+        { "{\"x\":[1,],\"type\":\"a\"}", NULL },
+        { "[\"type\"]", NULL },
+        { "\"type\"", NULL },
+        { "", NULL },
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        uint8_t *copy = test_exact(slice_str(rows[i].json));
+        struct slice in = slice_of(copy, strlen(rows[i].json)), got = { 0 };
+
+        assert_int_equal(json_scan_member(in, 64, 100, "type", &got, NULL), rows[i].want != NULL);
+        if (rows[i].want)
+            assert_true(slice_eq_str(got, rows[i].want));
+        free(copy);
+    }
+    assert_false(
+        json_scan_member(SLICE_LIT("{\"a\":[[]]}"), 2, 100, "a", &(struct slice){ 0 }, NULL));
+    assert_true(json_scan_member(SLICE_LIT("{\"a\":[]}"), 2, 100, "a", &(struct slice){ 0 }, NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +219,7 @@ int main(void)
         cmocka_unit_test(brackets_match_at_every_level),
         cmocka_unit_test(values_are_counted),
         cmocka_unit_test(unescaping),
+        cmocka_unit_test(members),
     };
 
     return cmocka_run_group_tests_name("json_lex", tests, NULL, NULL);
