@@ -51,17 +51,20 @@ int disk_btrfs_grow(int fd, struct abx_err *err)
 /* Bytes of all block groups of one type. */
 static int space_total(int fd, uint64_t type, uint64_t *ret, struct abx_err *err)
 {
-    struct {
-        struct btrfs_ioctl_space_args head;
-        struct btrfs_ioctl_space_info list[SPACES_MAX];
-    } s = { .head = { .space_slots = SPACES_MAX } };
+    /* args ends in `spaces`, for which the other member has room. */
+    union {
+        struct btrfs_ioctl_space_args args;
+        uint8_t room[sizeof(struct btrfs_ioctl_space_args) +
+                     SPACES_MAX * sizeof(struct btrfs_ioctl_space_info)];
+    } s = { .args = { .space_slots = SPACES_MAX } };
+    const struct btrfs_ioctl_space_info *list = s.args.spaces;
 
     if (ioctl(fd, BTRFS_IOC_SPACE_INFO, &s) < 0)
         return err_sys(err, errno, "ask for the space of the btrfs file system");
     *ret = 0;
-    for (uint64_t i = 0; i < s.head.total_spaces && i < SPACES_MAX; i++)
-        if ((s.list[i].flags & (BTRFS_BLOCK_GROUP_TYPE_MASK | BTRFS_SPACE_INFO_GLOBAL_RSV)) == type)
-            *ret += s.list[i].total_bytes;
+    for (uint64_t i = 0; i < s.args.total_spaces && i < SPACES_MAX; i++)
+        if ((list[i].flags & (BTRFS_BLOCK_GROUP_TYPE_MASK | BTRFS_SPACE_INFO_GLOBAL_RSV)) == type)
+            *ret += list[i].total_bytes;
     return 0;
 }
 
