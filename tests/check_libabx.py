@@ -2,6 +2,8 @@
 """Checks libabx as others use it: its headers and the names it exports.
 
 usage: check_libabx.py headers INCLUDE_DIR CC...     each header alone compiles as strict C99 and as C++
+       check_libabx.py docs ROOT CC...               the pieces of C in docs/c-api.md compile, and with examples/ they
+                                                     use every function
        check_libabx.py symbols INCLUDE_DIR LIBRARY   exactly the functions declared with ABX_EXPORT are global names
        check_libabx.py --self-test                   checks the reading of declarations
 """
@@ -80,6 +82,44 @@ def check_symbols(include, library):
     return 1 if have - want or want - have - pending else 0
 
 
+PIECE = re.compile(r"^```c\n(.*?)^```$", re.S | re.M)
+BEFORE = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <abx/abx.h>
+
+void piece(abx_client *client, abx_config *config, abx_sandbox *sandbox);
+void piece(abx_client *client, abx_config *config, abx_sandbox *sandbox)
+{
+    struct abx_error error = { 0 };
+    abx_call *call = NULL;
+
+    (void)client, (void)config, (void)sandbox, (void)error, (void)call;
+    {
+#line %d "docs/c-api.md"
+"""
+
+
+def check_docs(root, cc):
+    page = Path(root, "docs/c-api.md").read_text(encoding="utf-8")
+    pieces, bad = list(PIECE.finditer(page)), 0
+    for piece in pieces:
+        line = page[: piece.start(1)].count("\n") + 1
+        command = [*cc, *C99, "-I", str(Path(root, "include")), "-fsyntax-only", "-"]
+        run = subprocess.run(command, input=BEFORE % line + piece[1] + "    }\n}\n", stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True)
+        if run.returncode != 0:
+            print(run.stdout)
+            bad = 1
+    code = [COMMENT.sub(" ", p[1]) for p in pieces]
+    code += [COMMENT.sub(" ", p.read_text(encoding="utf-8")) for p in Path(root, "examples").glob("*.c")]
+    used = set(re.findall(r"\b(abx_\w+)\s*\(", "\n".join(code)))
+    for name in sorted(declared_in(Path(root, "include")) - used):
+        print(f"docs/c-api.md: nothing there or in examples/ shows {name}")
+        bad = 1
+    return bad if pieces else 1
+
+
 def self_test():
     text = """
     #define ABX_EXPORT __attribute__((visibility("default")))
@@ -103,6 +143,8 @@ def main():
         return self_test()
     if len(args) >= 3 and args[0] == "headers":
         return check_headers(args[1], args[2:])
+    if len(args) >= 3 and args[0] == "docs":
+        return check_docs(args[1], args[2:])
     if len(args) == 3 and args[0] == "symbols":
         return check_symbols(*args[1:])
     print(__doc__.strip(), file=sys.stderr)

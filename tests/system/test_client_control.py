@@ -2,13 +2,16 @@
 
 import ctypes
 import json
+import os
 import re
+import subprocess
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from conftest import ROOT
 from libabx import Error, Library
 from service import Service
 
@@ -676,3 +679,37 @@ def test_the_service_offers_protobuf(abx, service, client, real):
     status, _, connected = service.request("POST", f"/sandboxes/{made['sandboxID']}/connect", {"timeout": 60})
     assert status == 200 and connected["abxCodecs"] == ["json", "proto"]
     assert client.run("abx_sandbox_kill", real, made["sandboxID"], UNSET).bool() is True
+
+
+# ---- the example ----
+
+
+def test_the_quickstart_example(build_dir, service, tmp_path):
+    assert len((ROOT / "examples/quickstart.c").read_text().splitlines()) < 60
+    env = {**os.environ, "E2B_API_URL": service.origin, "E2B_API_KEY": service.key, "HOME": str(tmp_path)}
+    run = subprocess.run([build_dir / "examples/example_quickstart"], capture_output=True, text=True, timeout=60, env=env,
+                         cwd=tmp_path)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "hello\ncontent\n", "")
+    assert service.request("GET", "/v2/sandboxes")[2] == []
+    env["E2B_API_KEY"] = "nonsense"
+    run = subprocess.run([build_dir / "examples/example_quickstart"], capture_output=True, text=True, timeout=60, env=env,
+                         cwd=tmp_path)
+    assert (run.returncode, run.stdout) == (1, "")
+    assert run.stderr == "quickstart: unauthenticated: Invalid API key format\n"
+
+
+def test_the_loop_example(build_dir, service, tmp_path):
+    made = service.create(timeout=60)
+    env = {**os.environ, "E2B_API_URL": service.origin, "E2B_API_KEY": service.key, "HOME": str(tmp_path)}
+    keyboard, nobody = os.pipe()  # standard input that says nothing and does not end
+    run = subprocess.run([build_dir / "examples/example_loop", made["sandboxID"]], stdin=keyboard,
+                         stdout=subprocess.PIPE, text=True, timeout=60, env=env, cwd=tmp_path)
+    os.close(keyboard)
+    os.close(nobody)
+    service.kill(made["sandboxID"])
+    assert run.returncode == 0
+    lines = run.stdout.splitlines()
+    for name in ("first", "second", "third"):
+        mine = [line for line in lines if line.startswith(name)]
+        assert re.fullmatch(rf"{name}: process \d+", mine[0]), lines
+        assert mine[1:] == [f"{name}: done", f"{name}: ended with 0"]
