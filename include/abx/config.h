@@ -100,10 +100,11 @@ ABX_EXPORT const char *abx_config_get(const abx_config *config, const char *key,
 /* One row of the table of keys (client.md 2.1). All static. */
 struct abx_config_key {
     size_t size;
-    const char *name;     /* "sandbox_api_key" */
-    const char *env;      /* "ABX_SANDBOX_API_KEY", NULL = none */
-    const char *env_e2b;  /* "E2B_API_KEY": comes after `env`, process environment only; NULL = none */
-    const char *type;     /* "string", "int", "float" (seconds), "bool", "url" */
+    const char *name; /* "sandbox_api_key" */
+    const char *env;  /* "ABX_SANDBOX_API_KEY", NULL = none */
+    const char
+        *env_e2b;     /* "E2B_API_KEY": comes after `env`, process environment only; NULL = none */
+    const char *type; /* "string", "int", "float" (seconds), "bool", "url" */
     const char *fallback; /* default as text, NULL = unset */
     const char *help;     /* one sentence, with the unit */
     int is_secret;        /* stored in ~/.abx/.env, never in config.toml */
