@@ -3,7 +3,8 @@
  * A request is never sent a second time unless its spec allows it. libcurl by itself sends again on a new connection
  * when a kept one dies without an answer; it asks exchange_on_send before each time, which lets the first one through
  * and a second one only when not one byte of the first went out. Whether something may have reached the server is
- * known by the same call: before it, nothing did.
+ * known by the same call: before it, nothing did. A stream of HTTP/2 that the server refused had no effect
+ * (RFC 9113 8.7) and goes out again where libcurl says so, which is on new connections.
  *
  * One timer for each exchange stands for all its deadlines and for the pause before a retry; bytes only move a
  * number, and the timer looks again when it fires.
@@ -386,13 +387,25 @@ int exchange_on_send(void *user, char *ip, char *own_ip, int port, int own_port)
         return CURL_PREREQFUNC_ABORT;
     if (x->is_sent) {
         (void)curl_easy_getinfo(x->easy, CURLINFO_REQUEST_SIZE, &sent);
-        if (sent > 0) {
+        if (sent > 0 && !x->is_refused) {
             x->is_resend = true;
             return CURL_PREREQFUNC_ABORT;
         }
     }
     x->is_sent = true;
+    x->is_refused = false;
     return CURL_PREREQFUNC_OK;
+}
+
+/* libcurl tells only here why it is going to send again; set for HTTP/2 alone. */
+int exchange_on_debug(CURL *easy, curl_infotype type, char *text, size_t n, void *user)
+{
+    struct http_exchange *x = user;
+
+    (void)easy;
+    if (type == CURLINFO_TEXT && slice_starts_with(slice_of(text, n), "REFUSED_STREAM, retrying"))
+        x->is_refused = true;
+    return 0;
 }
 
 /* ---- pauses ---- */
@@ -433,7 +446,8 @@ static int exchange_attempt(struct http_exchange *x, struct abx_err *err)
 {
     int r;
 
-    x->is_sent = x->is_resend = x->has_head = x->is_discarding = false;
+    x->fd = -1;
+    x->is_sent = x->is_resend = x->is_refused = x->has_head = x->is_discarding = false;
     x->is_bad_head = false;
     x->recv_paused = x->send_paused = x->resume_recv = x->resume_send = false;
     x->discarded = 0;

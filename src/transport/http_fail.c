@@ -34,7 +34,6 @@ static bool is_protocol_result(const struct http_exchange *x, CURLcode result)
     case CURLE_UNSUPPORTED_PROTOCOL: /* an answer of HTTP/0.9 */
     case CURLE_WEIRD_SERVER_REPLY:
     case CURLE_BAD_CONTENT_ENCODING:
-    case CURLE_HTTP2:
     case CURLE_CHUNK_FAILED:
         return true;
     case CURLE_RECV_ERROR:
@@ -56,17 +55,20 @@ static bool is_head_too_large(const struct http_exchange *x, CURLcode result)
 
 const char *fail_phase(struct http_exchange *x)
 {
-    curl_off_t resolved = 0, connected = 0;
+    curl_off_t resolved = 0;
 
     if (x->has_head)
         return "body";
     if (x->is_sent)
         return "wait for the answer";
-    (void)curl_easy_getinfo(x->easy, CURLINFO_NAMELOOKUP_TIME_T, &resolved);
-    (void)curl_easy_getinfo(x->easy, CURLINFO_CONNECT_TIME_T, &connected);
-    if (connected > 0)
+    if (pool_is_connected(x))
         return x->is_https ? "TLS handshake" : "connect";
-    return resolved > 0 ? "connect" : "name resolution";
+    if (x->fd >= 0)
+        return "connect";
+    if (pool_is_full(x->pool))
+        return "wait for a connection";
+    (void)curl_easy_getinfo(x->easy, CURLINFO_NAMELOOKUP_TIME_T, &resolved);
+    return resolved > 0 ? "wait for a connection" : "name resolution";
 }
 
 static const char *detail(const struct http_exchange *x, CURLcode result)
@@ -141,6 +143,7 @@ bool fail_is_lost(const struct http_exchange *x, CURLcode result)
     case CURLE_OK: /* without a head */
     case CURLE_GOT_NOTHING:
     case CURLE_SEND_ERROR:
+    case CURLE_HTTP2: /* GOAWAY and the end of the connection, too */
     case CURLE_HTTP2_STREAM:
     case CURLE_PARTIAL_FILE:
         return true;

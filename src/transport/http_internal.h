@@ -90,10 +90,12 @@ struct http_exchange {
     /* of the attempt at hand */
     bool is_sent;       /* libcurl was allowed to send */
     bool is_resend;     /* libcurl wanted to send a second time */
+    bool is_refused;    /* the server said that it did nothing with the stream (REFUSED_STREAM) */
     bool has_head;      /* the sink has the head */
     bool is_discarding; /* the answer will be tried again: its body is dropped */
     bool is_bad_head;
     bool is_canceled; /* http_cancel inside a callback of libcurl */
+    int fd;           /* the last socket that was opened for it, -1 = none */
     bool recv_paused, send_paused, resume_recv, resume_send;
     size_t discarded;
     int64_t retry_after_ms;
@@ -105,8 +107,9 @@ struct http_exchange {
 struct http_socket {
     struct client_watch watch;
     struct http_pool *pool;
-    unsigned wanted; /* by libcurl; a watch may stay longer, see http_pool.c */
-    bool is_open;    /* opened by us: closed by us */
+    unsigned wanted;                    /* by libcurl; a watch may stay longer, see http_pool.c */
+    bool is_open;                       /* opened by us: closed by us */
+    const struct http_exchange *opener; /* to compare with, not to follow: it may be gone */
 };
 
 DEFINE_CLEANUP(struct http_pool *, http_pool_free)
@@ -129,7 +132,7 @@ struct http_pool {
     struct http_exchange *live;   /* from http_start to their end */
     struct http_exchange *spare;  /* finished, with their easy handle */
     struct http_exchange *doomed; /* canceled inside a callback */
-    int running_count, spare_count;
+    int running_count, spare_count, open_count;
 };
 
 /* http_pool.c */
@@ -141,6 +144,10 @@ int pool_add(struct http_pool *pool, struct http_exchange *x, struct abx_err *er
 void pool_remove(struct http_pool *pool, struct http_exchange *x);
 /* Continues a paused transfer; runs its callbacks. Not inside libcurl. */
 void pool_unpause(struct http_pool *pool, struct http_exchange *x);
+/* Is a connection of its own open as far as TCP goes? */
+bool pool_is_connected(const struct http_exchange *x);
+/* Is the limit of connections reached? */
+bool pool_is_full(const struct http_pool *pool);
 /* After libcurl ran: finished transfers, cancels. */
 void pool_settle(struct http_pool *pool);
 
@@ -164,6 +171,7 @@ size_t exchange_on_read(char *to, size_t size, size_t n, void *user);
 int exchange_on_seek(void *user, curl_off_t offset, int origin);
 /* A connection is there and nothing of the request was sent on it yet. */
 int exchange_on_send(void *user, char *ip, char *own_ip, int port, int own_port);
+int exchange_on_debug(CURL *easy, curl_infotype type, char *text, size_t n, void *user);
 
 /* http_setup.c */
 /* Copies the spec into `x` and checks it. INVALID_ARGUMENT names the field. */

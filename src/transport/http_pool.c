@@ -89,7 +89,8 @@ static int pool_socket(CURL *easy, curl_socket_t fd, int what, void *user, void 
 
 static curl_socket_t pool_open(void *user, curlsocktype purpose, struct curl_sockaddr *address)
 {
-    struct http_pool *pool = user;
+    struct http_exchange *x = user;
+    struct http_pool *pool = x->pool;
     _cleanup_(closep) int fd =
         socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
     struct http_socket *s;
@@ -102,7 +103,24 @@ static curl_socket_t pool_open(void *user, curlsocktype purpose, struct curl_soc
         return CURL_SOCKET_BAD;
     client_watch_clear(pool->client, &s->watch); /* of a descriptor that libcurl closed by itself */
     s->is_open = true;
+    s->opener = x;
+    x->fd = fd;
+    pool->open_count++;
     return TAKE_FD(fd);
+}
+
+bool pool_is_connected(const struct http_exchange *x)
+{
+    struct sockaddr_storage to;
+    socklen_t n = sizeof to;
+
+    return x->fd >= 0 && x->pool->sockets[x->fd]->is_open && x->pool->sockets[x->fd]->opener == x &&
+           getpeername(x->fd, (struct sockaddr *)&to, &n) == 0;
+}
+
+bool pool_is_full(const struct http_pool *pool)
+{
+    return pool->open_count >= pool->max_connections;
 }
 
 static int pool_close(void *user, curl_socket_t fd)
@@ -113,6 +131,8 @@ static int pool_close(void *user, curl_socket_t fd)
         struct http_socket *s = pool->sockets[fd];
 
         client_watch_clear(pool->client, &s->watch);
+        if (s->is_open)
+            pool->open_count--;
         s->is_open = false;
         s->wanted = 0;
     }
@@ -251,8 +271,10 @@ static bool easy_prepare(struct http_pool *pool, struct http_exchange *x)
     SET(e, CURLOPT_SEEKDATA, x);
     SET(e, CURLOPT_PREREQFUNCTION, exchange_on_send);
     SET(e, CURLOPT_PREREQDATA, x);
+    SET(e, CURLOPT_DEBUGFUNCTION, exchange_on_debug);
+    SET(e, CURLOPT_DEBUGDATA, x);
     SET(e, CURLOPT_OPENSOCKETFUNCTION, pool_open);
-    SET(e, CURLOPT_OPENSOCKETDATA, pool);
+    SET(e, CURLOPT_OPENSOCKETDATA, x);
     SET(e, CURLOPT_CLOSESOCKETFUNCTION, pool_close);
     SET(e, CURLOPT_CLOSESOCKETDATA, pool);
     SET(e, CURLOPT_PATH_AS_IS, 1L);

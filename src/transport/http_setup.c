@@ -322,6 +322,7 @@ static CURLcode set_connection(struct http_exchange *x)
     SET(e, CURLOPT_HTTP_VERSION, (long)(is_h2 ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1));
     /* One connection for many streams: wait for it rather than open a second. */
     SET(e, CURLOPT_PIPEWAIT, is_h2 ? 1L : 0L);
+    SET(e, CURLOPT_VERBOSE, is_h2 ? 1L : 0L); /* see exchange_on_debug */
     if (!x->is_https)
         return CURLE_OK;
     if (!ca)

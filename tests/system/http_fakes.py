@@ -7,6 +7,7 @@ what reached it: connections, open connections, and requests by method with thei
 import asyncio
 import json
 import os
+import ssl
 import subprocess
 import threading
 from collections import Counter
@@ -78,13 +79,13 @@ class Peer:
     """A counting server. `answer(request, reader, writer)` writes what it likes; it returns True to keep the connection.
     With `reads_body` False the answer comes at the head, and the body is the answer's business."""
 
-    def __init__(self, loop, answer, ssl=None, reads_body=True):
+    def __init__(self, loop, answer, tls=None, reads_body=True):
         self.loop, self.answer, self.reads_body = loop, answer, reads_body
         self.connections = self.open = self.most_open = 0
         self.requests = []
-        self.server = loop.run(asyncio.start_server(self.serve, "127.0.0.1", 0, ssl=ssl, limit=1 << 20))
+        self.server = loop.run(asyncio.start_server(self.serve, "127.0.0.1", 0, ssl=tls, limit=1 << 20))
         self.port = self.server.sockets[0].getsockname()[1]
-        self.url = f"{'https' if ssl else 'http'}://127.0.0.1:{self.port}"
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
 
     def count(self, method):
         return Counter(r.method for r in self.requests)[method]
@@ -179,3 +180,116 @@ def make_certificates(folder, *names):
         openssl("x509", "-req", "-in", folder / "csr", "-CA", folder / "ca.pem", "-CAkey", folder / "ca.key", "-days", "2",
                 "-extfile", folder / "ext", "-out", folder / f"{name}.pem", "-set_serial", "7")  # fmt: skip
     return folder
+
+
+class H2Peer:
+    """A counting HTTP/2 server over TLS. The path says what happens: /ok, /size/N, /refuse (REFUSED_STREAM; /refuse/1 every
+    second time), /reset
+    (INTERNAL_ERROR), /die (the connection ends), /goaway (GOAWAY that leaves the stream out, then the end), /stall."""
+
+    def __init__(self, loop, certificates, name="127.0.0.1"):
+        self.loop = loop
+        self.connections = self.open = 0
+        self.requests = []  # (method, path, body size)
+        self.server = loop.run(asyncio.start_server(self.serve, "127.0.0.1", 0, ssl=server_tls(certificates, name, "h2")))
+        self.port = self.server.sockets[0].getsockname()[1]
+        self.url = f"https://127.0.0.1:{self.port}"
+
+    def stop(self):
+        self.loop.loop.call_soon_threadsafe(self.server.close)
+
+    def count(self, method):
+        return sum(1 for m, _, _ in self.requests if m == method)
+
+    async def serve(self, reader, writer):
+        self.connections += 1
+        self.open += 1
+        try:
+            await H2Connection(self, reader, writer).run()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            self.open -= 1
+            writer.close()
+
+
+class H2Connection:
+    def __init__(self, peer, reader, writer):
+        import h2.config
+        import h2.connection
+
+        self.peer, self.reader, self.writer = peer, reader, writer
+        self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
+        self.streams = {}  # id -> [method, path, bytes of the body]
+        self.sending = {}  # id -> bytes left
+
+    async def flush(self):
+        self.writer.write(self.h2.data_to_send())
+        await self.writer.drain()
+
+    async def run(self):
+        self.h2.initiate_connection()
+        await self.flush()
+        while data := await self.reader.read(1 << 16):
+            for event in self.h2.receive_data(data):
+                if not self.on_event(event):
+                    return
+            self.send_more()
+            await self.flush()
+
+    def on_event(self, event):
+        import h2.events
+
+        if isinstance(event, h2.events.RequestReceived):
+            fields = {bytes(k): bytes(v) for k, v in event.headers}
+            self.streams[event.stream_id] = [fields[b":method"].decode(), fields[b":path"].decode(), 0]
+        elif isinstance(event, h2.events.DataReceived):
+            self.streams[event.stream_id][2] += len(event.data)
+            self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+        elif isinstance(event, h2.events.StreamEnded):
+            return self.answer(event.stream_id)
+        elif isinstance(event, h2.events.StreamReset):
+            self.sending.pop(event.stream_id, None)
+        return True
+
+    def answer(self, stream):
+        import h2.errors
+
+        method, path, size = self.streams[stream]
+        self.peer.requests.append((method, path, size))
+        if path == "/refuse" or (path == "/refuse/1" and len(self.peer.requests) % 2):
+            self.h2.reset_stream(stream, h2.errors.ErrorCodes.REFUSED_STREAM)
+        elif path == "/reset":
+            self.h2.reset_stream(stream, h2.errors.ErrorCodes.INTERNAL_ERROR)
+        elif path == "/die":
+            self.writer.transport.abort()
+            return False
+        elif path == "/goaway":
+            self.h2.close_connection(last_stream_id=max(stream - 2, 0))
+            self.writer.write(self.h2.data_to_send())
+            return False
+        elif path != "/stall":
+            left = int(path.split("/")[2]) if path.startswith("/size/") else 2
+            self.h2.send_headers(stream, [(":status", "200"), ("content-length", str(left))])
+            self.sending[stream] = left
+        return True
+
+    def send_more(self):
+        for stream, left in list(self.sending.items()):
+            while left > 0:
+                n = min(left, self.h2.local_flow_control_window(stream), self.h2.max_outbound_frame_size)
+                if n <= 0:
+                    break
+                left -= n
+                self.h2.send_data(stream, b"x" * n, end_stream=left == 0)
+            self.sending[stream] = left
+            if left == 0:
+                del self.sending[stream]
+
+
+def server_tls(certificates, name, *alpn):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates / f"{name}.pem", certificates / f"{name}.key")
+    if alpn:
+        context.set_alpn_protocols(list(alpn))
+    return context
