@@ -76,8 +76,10 @@ int disk_btrfs_reserve_metadata(int fd, struct abx_err *err)
 
     if (r < 0 || total >= METADATA_MIN)
         return r;
-    /* Full already: it stays as it is until a mount finds room. */
-    if (ioctl(fd, BTRFS_IOC_BALANCE_V2, &args) < 0 && errno != ENOSPC)
+    /* Full already: it stays as it is until a mount finds room. In progress: the kernel goes on by itself
+     * with one that a crash cut off. Read-only: a matter of who writes. */
+    if (ioctl(fd, BTRFS_IOC_BALANCE_V2, &args) < 0 && errno != ENOSPC && errno != EINPROGRESS &&
+        errno != EROFS)
         return err_sys(err, errno, "make room for metadata");
     return 0;
 }
