@@ -60,7 +60,8 @@ ABX_EXPORT void abx_client_wake(abx_client *client);
  * free the call. */
 typedef void (*abx_call_fn)(void *user, abx_call *call);
 ABX_EXPORT void abx_call_on_done(abx_call *call, abx_call_fn fn, void *user);
-/* `fn` runs from abx_client_process whenever events wait for abx_call_next. */
+/* `fn` runs from abx_client_process when events came for abx_call_next, and again as long as it takes some and others
+ * wait. One that takes none hears of them again with the next event. */
 ABX_EXPORT void abx_call_on_event(abx_call *call, abx_call_fn fn, void *user);
 
 ABX_EXPORT int abx_call_is_done(const abx_call *call);

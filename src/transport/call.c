@@ -456,8 +456,8 @@ int abx_call_next(abx_call *call, struct abx_event *ret)
         if (!call->is_finished && call->ops->resume)
             call->ops->resume(call);
     }
-    if (!call->first && call->is_finished)
-        call_schedule(call);
+    if (call->first ? call->on_event != NULL : call->is_finished)
+        call_schedule(call); /* more wait, or the end does */
     *ret = e->event;
     return 1;
 }
