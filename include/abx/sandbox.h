@@ -172,8 +172,11 @@ struct abx_sandbox_info {
     size_t metadata_count;
     const struct abx_volume_mount *mounts;
     size_t mount_count;
+    const char *traffic_access_token; /* secret; NULL = not told */
+    int protobuf;                     /* 1: the server said that its envd takes it */
 };
-/* GET /sandboxes/{id}. Result: SANDBOX_INFOS with one. */
+/* GET /sandboxes/{id}. Result: SANDBOX_INFOS with one. What it tells is enough for abx_sandbox_new, which then
+ * reaches a running sandbox without changing its time, as connect would. */
 ABX_EXPORT abx_call *abx_sandbox_get_info(abx_client *client, abx_config *config,
                                           const char *sandbox_id, int64_t request_timeout_ms);
 
@@ -263,8 +266,7 @@ struct abx_control_opts {
     const char *body_json; /* or NULL; checked to be JSON */
     int64_t request_timeout_ms;
 };
-#define ABX_CONTROL_OPTS_INIT                                                                      \
-    { sizeof(struct abx_control_opts), NULL, NULL, NULL, NULL, ABX_UNSET }
+#define ABX_CONTROL_OPTS_INIT { sizeof(struct abx_control_opts), NULL, NULL, NULL, NULL, ABX_UNSET }
 /* One control-plane request with the config's base URL, credentials and errors; GET and HEAD are retried as reads.
  * Result: JSON ("null" when the answer has no body) and abx_call_next_token. */
 ABX_EXPORT abx_call *abx_control_request(abx_client *client, abx_config *config,

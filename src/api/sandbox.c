@@ -15,21 +15,6 @@
 
 /* ---- create and connect ---- */
 
-/* The list says that RPC may be protobuf; official clients do not look at it. */
-static bool offers_protobuf(const json_t *doc)
-{
-    const json_t *codecs = json_object_get(doc, "abxCodecs");
-    const json_t *codec;
-    size_t i;
-
-    json_array_foreach(codecs, i, codec)
-    {
-        if (json_is_string(codec) && strcmp(json_string_value(codec), "proto") == 0)
-            return true;
-    }
-    return false;
-}
-
 /* Makes the call's result. Wrong parts are the server's fault here. */
 static int set_sandbox(abx_call *call, const struct abx_sandbox_parts *parts, struct abx_err *err)
 {
@@ -60,7 +45,7 @@ static int decode_sandbox(abx_call *call, const json_t *doc, struct abx_err *err
     parts.traffic_access_token = json_reader_text_if(&r, "trafficAccessToken");
     parts.domain = json_reader_text_if(&r, "domain");
     parts.envd_url = json_reader_text_if(&r, "envdUrl");
-    parts.protobuf = offers_protobuf(doc);
+    parts.protobuf = json_offers_protobuf(doc);
     return r.code < 0 ? r.code : set_sandbox(call, &parts, err);
 }
 

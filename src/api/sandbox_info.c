@@ -58,7 +58,9 @@ static int read_info(abx_call *call, const json_t *object, const char *where,
     to->alias = json_reader_text_if(&r, "alias");
     to->domain = json_reader_text_if(&r, "domain");
     to->envd_access_token = json_reader_text_if(&r, "envdAccessToken");
+    to->traffic_access_token = json_reader_text_if(&r, "trafficAccessToken");
     to->envd_url = json_reader_text_if(&r, "envdUrl");
+    to->protobuf = json_offers_protobuf(object);
     to->allow_internet_access = json_reader_bool_if(&r, "allowInternetAccess");
     to->network_json = json_reader_json_if(&r, "network");
     to->metadata = json_reader_pairs(&r, "metadata", &to->metadata_count);

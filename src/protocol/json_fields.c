@@ -13,6 +13,20 @@ void json_reader_fail(struct json_reader *r, const char *name, const char *what)
                              *r->where ? "." : "", name, what);
 }
 
+bool json_offers_protobuf(const json_t *object)
+{
+    const json_t *codecs = json_object_get(object, "abxCodecs");
+    const json_t *codec;
+    size_t i;
+
+    json_array_foreach(codecs, i, codec)
+    {
+        if (json_is_string(codec) && strcmp(json_string_value(codec), "proto") == 0)
+            return true;
+    }
+    return false;
+}
+
 static void reader_oom(struct json_reader *r)
 {
     if (r->code == 0)

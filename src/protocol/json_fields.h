@@ -35,6 +35,8 @@ const struct abx_pair *json_reader_pairs(struct json_reader *r, const char *name
                                          size_t *ret_count);
 /* Elements of an array that has to be there, copied. */
 const char *const *json_reader_texts(struct json_reader *r, const char *name, size_t *ret_count);
+/* Does the object's list `abxCodecs` say that RPC may be protobuf? Official clients do not look at it. */
+bool json_offers_protobuf(const json_t *object);
 /* Fails with "<where><name> <what>". */
 void json_reader_fail(struct json_reader *r, const char *name, const char *what);
 

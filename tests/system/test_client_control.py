@@ -306,7 +306,8 @@ def test_details(abx, fake, client, config):
     fake.will(200, {
         **LISTED, "alias": "al", "domain": None, "envdAccessToken": "tok", "allowInternetAccess": False,
         "network": {"allowOut": ["1.1.1.1"]}, "lifecycle": {"onTimeout": "pause", "autoResume": True},
-        "metadata": {"k": "v", "n": 1}, "volumeMounts": [{"name": "v", "path": "/d"}], "state": "hibernating"})
+        "metadata": {"k": "v", "n": 1}, "volumeMounts": [{"name": "v", "path": "/d"}], "state": "hibernating",
+        "trafficAccessToken": "traffic", "abxCodecs": ["json", "proto"]})
     call = client.run("abx_sandbox_get_info", config, "i1", UNSET)
     (info,) = call.items("abx_call_sandbox_infos")
     assert [text(v) for v in (info.sandbox_id, info.alias, info.state, info.domain, info.envd_access_token)] == [
@@ -317,9 +318,11 @@ def test_details(abx, fake, client, config):
     assert json.loads(info.network_json) == {"allowOut": ["1.1.1.1"]}
     assert {info.metadata[i].key: info.metadata[i].value for i in range(info.metadata_count)} == {b"k": b"v", b"n": b"1"}
     assert (info.mount_count, info.mounts[0].name, info.mounts[0].path) == (1, b"v", b"/d")
+    assert (info.traffic_access_token, info.protobuf) == (b"traffic", 1)
     fake.will(200, LISTED)
     (info,) = client.run("abx_sandbox_get_info", config, "i1", UNSET).items("abx_call_sandbox_infos")
     assert (info.allow_internet_access, info.auto_resume, info.on_timeout, info.metadata_count) == (-1, -1, None, 0)
+    assert (info.traffic_access_token, info.protobuf) == (None, 0)
 
 
 def test_lists_metrics_logs_and_snapshots(abx, fake, client, config):
