@@ -4,7 +4,8 @@
  * comes from the first layer that has it: options > process environment > ./.env > ~/.abx/.env >
  * ~/.abx/config.toml > the service running on this machine > default. Key, base URL and domain always
  * come from one source: the local service is used only when no layer above it sets one of the three.
- * Secrets are never taken from config.toml. ABX_* names come before E2B_* names of the same layer;
+ * Secrets are never taken from config.toml. A profile NAME is the table [profiles.NAME] of config.toml, before its other
+ * tables, and the file ~/.abx/.env.NAME, before ~/.abx/.env; either makes one. ABX_* names come before E2B_* names of the same layer;
  * E2B_* are read from options and the process environment only (client.md 2.1, 2.2).
  */
 #ifndef ABX_CONFIG_H
@@ -32,7 +33,7 @@ typedef struct abx_config abx_config;
 #define ABX_UNSET (-1)
 struct abx_config_opts {
     size_t size;                    /* sizeof(struct abx_config_opts) */
-    const char *profile;            /* table [profiles.NAME] of config.toml; else ABX_PROFILE */
+    const char *profile;            /* else ABX_PROFILE, or `profile` of [core] in config.toml */
     const char *api_key;            /* secret */
     const char *access_token;       /* secret; also sent as Authorization: Bearer */
     const char *access_key_id;      /* with access_key_secret: requests are signed (acs3.md) */
@@ -107,13 +108,14 @@ struct abx_config_key {
     const char *type; /* "string", "int", "float" (seconds), "bool", "url" */
     const char *fallback; /* default as text, NULL = unset */
     const char *help;     /* one sentence, with the unit */
-    int is_secret;        /* stored in ~/.abx/.env, never in config.toml */
+    int is_secret;        /* stored in ~/.abx/.env or .env.PROFILE, never in config.toml */
 };
 /* The `i`-th key, NULL behind the last. */
 ABX_EXPORT const struct abx_config_key *abx_config_key_at(size_t i);
 
-/* Writes (value) or removes (NULL) a key for the user: secrets into ~/.abx/.env (0600), others into config.toml, under
- * [profiles.PROFILE] when `profile` is given. The rest of the file stays as it is; replaced atomically.
+/* Writes (value) or removes (NULL) a key for the user: secrets into ~/.abx/.env (0600; of a profile into
+ * ~/.abx/.env.PROFILE), others into config.toml, of a profile under [profiles.PROFILE]. The rest of the file
+ * stays as it is, byte for byte; it is replaced atomically.
  * Errors: INVALID_ARGUMENT (unknown key, malformed value, file not understood), PERMISSION_DENIED. */
 ABX_EXPORT int abx_config_store(const char *profile, const char *key, const char *value,
                                 struct abx_error *err);

@@ -1,5 +1,5 @@
-/* config_files.c - the layers below the process environment: ./.env, ~/.abx/.env, ~/.abx/config.toml
- * and the service on this machine.
+/* config_files.c - the layers below the process environment: ./.env, ~/.abx/.env.PROFILE, ~/.abx/.env,
+ * ~/.abx/config.toml and the service on this machine.
  *
  * ./.env belongs to whatever project the working folder is: lines that are not understood are left
  * to others. In ~/.abx they are errors. A file that may not be read counts as missing; if no key is
@@ -88,42 +88,79 @@ static int read_file(abx_config *c, const char *path, struct buf *to, struct abx
 
 /* ---- .env ---- */
 
-static int take_dotenv(abx_config *c, const struct dotenv *d, int row, const char *name,
-                       const char *origin, struct abx_err *err)
-{
-    const struct dotenv_line *line = name ? dotenv_find(d, name) : NULL;
+struct env_file {
+    struct dotenv lines;
+    char origin[PATH_MAX + 16];
+    bool is_there;
+};
 
-    if (!line || !line->value)
-        return 0;
-    return config_take(c, row, slice_str(line->value), origin, line->line, err);
-}
-
-static int take_dotenv_file(abx_config *c, const char *path, bool is_ours, struct abx_err *err)
+/* `is_ours`: what is not understood is an error. Done with env_file_done, also after an error. */
+static int env_file_read(abx_config *c, const char *path, bool is_ours, struct env_file *f,
+                         struct abx_err *err)
 {
     struct buf text = BUF_INIT(DOTENV_MAX + 1);
-    struct dotenv d = { 0 };
-    char origin[PATH_MAX + 16];
     int r = read_file(c, path, &text, err);
 
-    (void)snprintf(origin, sizeof origin, "file %s", path);
+    f->lines = (struct dotenv){ 0 };
+    f->is_there = r == 1;
+    (void)snprintf(f->origin, sizeof f->origin, "file %s", path);
     if (r == 1) {
-        r = dotenv_parse(buf_slice(&text), true, &d, err);
+        r = dotenv_parse(buf_slice(&text), true, &f->lines, err);
         if (r < 0)
-            r = err_wrap(err, r, "%s", origin);
+            r = err_wrap(err, r, "%s", f->origin);
     }
-    for (size_t i = 0; r == 0 && is_ours && i < d.count; i++)
-        if (!d.lines[i].key)
-            r = err_set(err, ABX_INVALID_ARGUMENT, "%s: line %u is not NAME=value", origin,
-                        d.lines[i].line);
-    for (int i = 0; i < CONFIG_COUNT && r == 0; i++) {
-        r = take_dotenv(c, &d, i, config_rows[i].env_scoped, origin, err);
-        if (r == 0)
-            r = take_dotenv(c, &d, i, config_rows[i].key.env, origin, err);
-    }
-    dotenv_done(&d);
+    for (size_t i = 0; r == 0 && is_ours && i < f->lines.count; i++)
+        if (!f->lines.lines[i].key)
+            r = err_set(err, ABX_INVALID_ARGUMENT, "%s: line %u is not NAME=value", f->origin,
+                        f->lines.lines[i].line);
     if (text.mem)
         explicit_bzero(text.mem, text.cap);
     buf_done(&text);
+    return r;
+}
+
+static void env_file_done(struct env_file *f)
+{
+    dotenv_done(&f->lines);
+}
+
+static int env_file_take_name(abx_config *c, const struct env_file *f, int row, const char *name,
+                              struct abx_err *err)
+{
+    const struct dotenv_line *line = name ? dotenv_find(&f->lines, name) : NULL;
+
+    if (!line || !line->value)
+        return 0;
+    return config_take(c, row, slice_str(line->value), f->origin, line->line, err);
+}
+
+static int env_file_take_row(abx_config *c, const struct env_file *f, int row, struct abx_err *err)
+{
+    int r = env_file_take_name(c, f, row, config_rows[row].env_scoped, err);
+
+    return r < 0 ? r : env_file_take_name(c, f, row, config_rows[row].key.env, err);
+}
+
+static int env_file_take(abx_config *c, const struct env_file *f, struct abx_err *err)
+{
+    int r = 0;
+
+    for (int i = 0; i < CONFIG_COUNT && r == 0; i++)
+        r = env_file_take_row(c, f, i, err);
+    return r;
+}
+
+/* Reads and takes in one go. */
+static int take_env_file(abx_config *c, const char *path, bool is_ours, bool *ret_is_there,
+                         struct abx_err *err)
+{
+    struct env_file f;
+    int r = env_file_read(c, path, is_ours, &f, err);
+
+    if (r == 0)
+        r = env_file_take(c, &f, err);
+    *ret_is_there = f.is_there;
+    env_file_done(&f);
     return r;
 }
 
@@ -187,94 +224,135 @@ static int take_toml(abx_config *c, const struct toml *t, int row, const char *p
     return config_take(c, row, slice_str(key->text), origin, key->line, err);
 }
 
-/* A table of its own, so what is not understood is a mistake. */
-static int check_profile(const struct toml *t, const char *path, const char *name,
-                         const char *origin, struct abx_err *err)
+struct toml_file {
+    struct toml toml;
+    char path[PATH_MAX], origin[PATH_MAX + 16];
+    bool is_there;
+};
+
+static int toml_file_read(abx_config *c, struct toml_file *f, struct abx_err *err)
 {
-    if (!toml_find_table(t, path))
-        return err_set(err, ABX_INVALID_ARGUMENT, "%s: there is no table [profiles.%s]", origin,
-                       name);
-    for (size_t i = 0; i < t->key_count; i++) {
-        const struct toml_key *key = &t->keys[i];
+    struct buf text = BUF_INIT(TOML_MAX + 1);
+    int r = config_home_path("config.toml", f->path, sizeof f->path, err);
+
+    f->toml = (struct toml){ 0 };
+    f->is_there = false;
+    if (r == 0)
+        r = read_file(c, f->path, &text, err);
+    f->is_there = r == 1;
+    (void)snprintf(f->origin, sizeof f->origin, "file %s", f->path);
+    if (r == 1) {
+        r = toml_parse(buf_slice(&text), &f->toml, err);
+        if (r < 0)
+            r = err_wrap(err, r, "%s", f->origin);
+    }
+    buf_done(&text);
+    return r;
+}
+
+/* A table of its own, so what is not understood is a mistake. */
+static int check_profile(const struct toml_file *f, const char *path, const char *name,
+                         struct abx_err *err)
+{
+    for (size_t i = 0; i < f->toml.key_count; i++) {
+        const struct toml_key *key = &f->toml.keys[i];
         int row = config_row_find(key->name);
 
         if (strcmp(key->path, path) == 0 && (row < 0 || row == CONFIG_PROFILE))
             return err_set(err, ABX_INVALID_ARGUMENT, "%s: line %u: [profiles.%s] has no key '%s'",
-                           origin, key->line, name, key->name);
+                           f->origin, key->line, name, key->name);
     }
-    return 0;
+    return refuse_secrets(&f->toml, path, f->origin, err);
 }
 
-static int take_profile(abx_config *c, const struct toml *t, const char *origin,
+/* `has_secrets`: there is a file ~/.abx/.env.NAME, which makes it a profile too. */
+static int take_profile(abx_config *c, const struct toml_file *f, bool has_secrets,
                         struct abx_err *err)
 {
-    const char *name;
+    const struct config_value *name = &c->values[CONFIG_PROFILE];
     char path[128], more[PATH_MAX + 128];
-    int r = take_toml(c, t, CONFIG_PROFILE, "core", origin, err);
+    int r;
 
-    name = c->values[CONFIG_PROFILE].text;
-    if (r < 0 || !name)
-        return r;
-    (void)snprintf(path, sizeof path, "profiles" TOML_SEP "%s", name);
-    (void)snprintf(more, sizeof more, "%s [profiles.%s]", origin, name);
-    r = check_profile(t, path, name, origin, err);
-    if (r == 0)
-        r = refuse_secrets(t, path, origin, err);
+    if (!name->text)
+        return 0;
+    (void)snprintf(path, sizeof path, "profiles" TOML_SEP "%s", name->text);
+    (void)snprintf(more, sizeof more, "%s [profiles.%s]", f->origin, name->text);
+    if (!has_secrets && !toml_find_table(&f->toml, path))
+        return err_set(err, ABX_INVALID_ARGUMENT, "profile '%s' (%s): %s has no [profiles.%s]",
+                       name->text, name->origin, f->path, name->text);
+    r = check_profile(f, path, name->text, err);
     for (int i = 0; i < CONFIG_COUNT && r == 0; i++)
         if (i != CONFIG_PROFILE)
-            r = take_toml(c, t, i, path, more, err);
+            r = take_toml(c, &f->toml, i, path, more, err);
     return r;
 }
 
-static int take_tables(abx_config *c, const struct toml *t, const char *origin, struct abx_err *err)
+static int take_tables(abx_config *c, const struct toml_file *f, struct abx_err *err)
 {
+    static const char *const tables[] = { "core", "transport" };
     const char *provider;
     char path[128], more[PATH_MAX + 128];
-    int r = take_profile(c, t, origin, err);
+    int r = take_toml(c, &f->toml, CONFIG_PROVIDER, "core", f->origin, err);
 
-    if (r == 0)
-        r = take_toml(c, t, CONFIG_PROVIDER, "core", origin, err);
-    if (r < 0)
-        return r;
     provider = c->values[CONFIG_PROVIDER].text ? c->values[CONFIG_PROVIDER].text
                                                : config_rows[CONFIG_PROVIDER].key.fallback;
     (void)snprintf(path, sizeof path, "providers" TOML_SEP "%s", provider);
-    (void)snprintf(more, sizeof more, "%s [providers.%s]", origin, provider);
-    r = refuse_secrets(t, path, origin, err);
+    (void)snprintf(more, sizeof more, "%s [providers.%s]", f->origin, provider);
     if (r == 0)
-        r = refuse_secrets(t, "transport", origin, err);
-    if (r == 0)
-        r = refuse_secrets(t, "core", origin, err);
+        r = refuse_secrets(&f->toml, path, f->origin, err);
+    for (size_t i = 0; i < ARRAY_SIZE(tables) && r == 0; i++)
+        r = refuse_secrets(&f->toml, tables[i], f->origin, err);
     for (int i = 0; i < CONFIG_COUNT && r == 0; i++) {
         if (!config_rows[i].table || i == CONFIG_PROFILE || i == CONFIG_PROVIDER)
             continue;
-        r = take_toml(c, t, i, path, more, err);
+        r = take_toml(c, &f->toml, i, path, more, err);
         if (r == 0)
-            r = take_toml(c, t, i, config_rows[i].table, origin, err);
+            r = take_toml(c, &f->toml, i, config_rows[i].table, f->origin, err);
     }
     return r;
 }
 
-static int take_toml_file(abx_config *c, const char *path, struct abx_err *err)
-{
-    struct buf text = BUF_INIT(TOML_MAX + 1);
-    struct toml t = { 0 };
-    char origin[PATH_MAX + 16];
-    int r = read_file(c, path, &text, err);
+/* ---- ~/.abx ---- */
 
-    (void)snprintf(origin, sizeof origin, "file %s", path);
-    if (r == 0 && c->values[CONFIG_PROFILE].text)
-        r = err_set(err, ABX_INVALID_ARGUMENT, "profile '%s' (%s): there is no file %s",
-                    c->values[CONFIG_PROFILE].text, c->values[CONFIG_PROFILE].origin, path);
-    if (r == 1) {
-        r = toml_parse(buf_slice(&text), &t, err);
-        if (r < 0)
-            r = err_wrap(err, r, "%s", origin);
-        else
-            r = take_tables(c, &t, origin, err);
+/* The profile is known first, since it decides which file of secrets comes before the common one. */
+static int take_home(abx_config *c, struct env_file *env, struct toml_file *toml,
+                     struct abx_err *err)
+{
+    char name[128], path[PATH_MAX];
+    bool has_secrets = false;
+    int r = env_file_take_row(c, env, CONFIG_PROFILE, err);
+
+    if (r == 0)
+        r = take_toml(c, &toml->toml, CONFIG_PROFILE, "core", toml->origin, err);
+    if (r == 0 && c->values[CONFIG_PROFILE].text) {
+        (void)snprintf(name, sizeof name, ".env.%s", c->values[CONFIG_PROFILE].text);
+        r = config_home_path(name, path, sizeof path, err);
+        if (r == 0)
+            r = take_env_file(c, path, true, &has_secrets, err);
     }
-    toml_done(&t);
-    buf_done(&text);
+    if (r == 0)
+        r = env_file_take(c, env, err);
+    if (r == 0)
+        r = take_profile(c, toml, has_secrets, err);
+    return r == 0 ? take_tables(c, toml, err) : r;
+}
+
+static int take_home_files(abx_config *c, struct abx_err *err)
+{
+    struct env_file env = { 0 };
+    struct toml_file toml = { 0 };
+    char path[PATH_MAX];
+    int r = config_home_path(".env", path, sizeof path, err);
+
+    if (r < 0) /* no home: no files, unless one is asked for */
+        return c->values[CONFIG_PROFILE].text ? r : 0;
+    r = env_file_read(c, path, true, &env, err);
+    if (r == 0)
+        r = toml_file_read(c, &toml, err);
+    if (r == 0)
+        r = take_home(c, &env, &toml, err);
+    toml_done(&toml.toml);
+    env_file_done(&env);
     return r;
 }
 
@@ -330,16 +408,13 @@ static int take_local_service(abx_config *c, struct abx_err *err)
 
 int config_take_files(abx_config *c, struct abx_err *err)
 {
-    char path[PATH_MAX], here[PATH_MAX + 8];
+    char here[PATH_MAX], path[PATH_MAX + 8];
+    bool is_there;
     int r;
 
-    (void)snprintf(here, sizeof here, "%s/.env", getcwd(path, sizeof path) ? path : ".");
-    r = take_dotenv_file(c, here, false, err);
-    if (r == 0 && config_home_path(".env", path, sizeof path, NULL) == 0)
-        r = take_dotenv_file(c, path, true, err);
-    if (r == 0 && config_home_path("config.toml", path, sizeof path, NULL) == 0)
-        r = take_toml_file(c, path, err);
-    else if (r == 0 && c->values[CONFIG_PROFILE].text)
-        r = config_home_path("config.toml", path, sizeof path, err);
+    (void)snprintf(path, sizeof path, "%s/.env", getcwd(here, sizeof here) ? here : ".");
+    r = take_env_file(c, path, false, &is_there, err);
+    if (r == 0)
+        r = take_home_files(c, err);
     return r == 0 ? take_local_service(c, err) : r;
 }
