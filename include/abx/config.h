@@ -113,6 +113,11 @@ struct abx_config_key {
 /* The `i`-th key, NULL behind the last. */
 ABX_EXPORT const struct abx_config_key *abx_config_key_at(size_t i);
 
+/* Path of the file that abx_config_store changes: of secrets (`is_secret`), or config.toml, which all profiles share.
+ * Errors: NOT_FOUND (no home folder), INVALID_ARGUMENT (`profile`; longer than `size`). */
+ABX_EXPORT int abx_config_path(const char *profile, int is_secret, char *to, size_t size,
+                               struct abx_error *err);
+
 /* Writes (value) or removes (NULL) a key for the user: secrets into ~/.abx/.env (0600; of a profile into
  * ~/.abx/.env.PROFILE), others into config.toml, of a profile under [profiles.PROFILE]. The rest of the file
  * stays as it is, byte for byte; it is replaced atomically.

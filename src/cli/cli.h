@@ -18,10 +18,13 @@ int cmd_serve(int argc, char **argv);
 int cmd_key(int argc, char **argv);
 int cmd_template(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
+/* Executes libexec/abx-client with the command; returns only when that fails. */
+int cmd_client(int argc, char **argv);
 
 #define CLI_DATA_DIR "/var/lib/abx"
 #define CLI_CACHE_DIR "/var/cache/abx"
 #define CLI_RUN_DIR "/run/abx"
+#define CLI_LOCAL_DIR CLI_RUN_DIR "/local" /* LOCAL_SERVICE_DIR of the client */
 
 /* Prints "abx: <message>" to stderr and returns the exit status that fits `err`. */
 int cli_fail(const struct abx_err *err);

@@ -1,4 +1,4 @@
-/* cmd_key.c - `abx key create|list|revoke`. */
+/* cmd_key.c - `abx key create|list|revoke|local`. */
 #include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
@@ -6,31 +6,41 @@
 
 #include "cli/admin.h"
 #include "cli/cli.h"
+#include "cli/cmd_key_local.h"
 
 static const char help[] =
     "usage: abx key create [--name NAME] [--expires DURATION] [OPTION...]\n"
     "       abx key list [OPTION...]\n"
     "       abx key revoke ID|KEY [OPTION...]\n"
+    "       abx key local --user NAME [OPTION...]\n"
     "\n"
     "Manages the API keys of a service, running or not (as root). A key is shown once, by\n"
-    "create; the database holds only its hash.\n"
+    "create; the database holds only its hash. `local` gives a user of this machine a key that\n"
+    "clients find by themselves as long as the service runs.\n"
     "\n"
     "  --name NAME          what the key is for, up to 64 characters\n"
     "  --expires DURATION   lifetime, like 12h or 30d (no end)\n"
-    "  --data-dir DIR       of the service (/var/lib/abx)\n"
+    "  --user NAME          user or uid that `local` is for\n"
+    "  --data-dir DIR       of the service (/var/lib/abx; with `local` the one that users find)\n"
     "  --json               print JSON\n"
     "  -h, --help           print this\n";
 
 static const struct option options[] = {
-    { "name", required_argument, NULL, 'n' },     { "expires", required_argument, NULL, 'e' },
-    { "data-dir", required_argument, NULL, 'd' }, { "json", no_argument, NULL, 'j' },
-    { "help", no_argument, NULL, 'h' },           { 0 },
+    { "name", required_argument, NULL, 'n' },
+    { "expires", required_argument, NULL, 'e' },
+    { "data-dir", required_argument, NULL, 'd' },
+    { "json", no_argument, NULL, 'j' },
+    { "user", required_argument, NULL, 'u' },
+    { "help", no_argument, NULL, 'h' },
+    { 0 },
 };
 
 struct key_opts {
     char data_dir[PATH_MAX];
     const char *name;
+    const char *user;
     uint64_t expires_s; /* 0 = never */
+    bool has_data_dir;
     bool is_json;
 };
 
@@ -124,6 +134,16 @@ static int key_revoke(const struct key_opts *o, int argc, char **argv, struct ab
     return 0;
 }
 
+static int key_for_user(const struct key_opts *o, int argc, char **argv, struct abx_err *err)
+{
+    if (argc > 0)
+        return err_set(err, ABX_INVALID_ARGUMENT, "local takes no argument '%s': --user NAME",
+                       argv[0]);
+    if (!o->user)
+        return err_set(err, ABX_INVALID_ARGUMENT, "local needs --user NAME");
+    return key_local(o->has_data_dir ? o->data_dir : NULL, o->user, o->is_json, err);
+}
+
 static const struct {
     const char *name;
     int (*run)(const struct key_opts *o, int argc, char **argv, struct abx_err *err);
@@ -131,6 +151,7 @@ static const struct {
     { "create", key_create },
     { "list", key_list },
     { "revoke", key_revoke },
+    { "local", key_for_user },
 };
 
 static int parse_option(struct key_opts *o, int c, struct abx_err *err)
@@ -143,7 +164,11 @@ static int parse_option(struct key_opts *o, int c, struct abx_err *err)
         return 0;
     case 'e':
         return cli_parse_duration("--expires", optarg, &o->expires_s, err);
+    case 'u':
+        o->user = optarg;
+        return 0;
     case 'd':
+        o->has_data_dir = true;
         return cli_absolute(optarg, o->data_dir, sizeof o->data_dir, err);
     case 'j':
         o->is_json = true;
@@ -166,7 +191,7 @@ int cmd_key(int argc, char **argv)
             return cli_usage("key", "%s", err.msg);
     }
     if (optind == argc)
-        return cli_usage("key", "needs create, list or revoke");
+        return cli_usage("key", "needs create, list, revoke or local");
     for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
         if (strcmp(argv[optind], verbs[i].name) != 0)
             continue;

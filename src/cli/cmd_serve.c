@@ -37,6 +37,8 @@ static const char help[] =
     "  --max-sandboxes N        most sandboxes at a time (no limit)\n"
     "  --max-client-connections N  most connections of one address into one gateway process;\n"
     "                           loopback is not counted (half of all)\n"
+    "  --local-user NAME        user whose clients find this service by themselves, besides root\n"
+    "                           and who runs sudo; repeatable\n"
     "  --print-unit             print a systemd unit with these options, do nothing\n"
     "  -h, --help               print this\n";
 
@@ -58,6 +60,7 @@ enum {
     OPT_MAX_TIMEOUT,
     OPT_MAX_SANDBOXES,
     OPT_MAX_CLIENT,
+    OPT_LOCAL_USER,
     OPT_PRINT_UNIT,
 };
 
@@ -79,6 +82,7 @@ static const struct option options[] = {
     { "max-timeout", required_argument, NULL, OPT_MAX_TIMEOUT },
     { "max-sandboxes", required_argument, NULL, OPT_MAX_SANDBOXES },
     { "max-client-connections", required_argument, NULL, OPT_MAX_CLIENT },
+    { "local-user", required_argument, NULL, OPT_LOCAL_USER },
     { "print-unit", no_argument, NULL, OPT_PRINT_UNIT },
     { "help", no_argument, NULL, 'h' },
     { 0 },
@@ -159,6 +163,23 @@ static int parse_on_exit(const char *text, enum exit_policy *ret, struct abx_err
     return 0;
 }
 
+static int add_local_user(struct supervisor_opts *o, const char *what, const char *text,
+                          struct abx_err *err)
+{
+    struct local_user user;
+    int r = local_user_find(what, text, &user, err);
+
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < o->n_local_users; i++)
+        if (o->local_users[i].uid == user.uid)
+            return 0;
+    if (o->n_local_users == LOCAL_USERS_MAX)
+        return err_set(err, ABX_INVALID_ARGUMENT, "more than %d local users", LOCAL_USERS_MAX);
+    o->local_users[o->n_local_users++] = user;
+    return 0;
+}
+
 static int parse_option(struct serve *s, int option, const char *arg, struct abx_err *err)
 {
     struct supervisor_opts *o = &s->opts;
@@ -205,6 +226,8 @@ static int parse_option(struct serve *s, int option, const char *arg, struct abx
     case OPT_MAX_CLIENT:
         return cli_parse_number("--max-client-connections", arg, 1, 1000000,
                                 &o->max_client_connections, err);
+    case OPT_LOCAL_USER:
+        return add_local_user(o, "--local-user", arg, err);
     default:
         return err_set(err, ABX_INVALID_ARGUMENT, "unknown option");
     }
@@ -213,12 +236,17 @@ static int parse_option(struct serve *s, int option, const char *arg, struct abx
 static void set_defaults(struct serve *s)
 {
     struct supervisor_opts *o = &s->opts;
+    const char *sudo_uid = getenv("SUDO_UID");
+    uint64_t uid;
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     uint64_t ram_mb = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page >> 20 : 1024;
 
     (void)snprintf(s->data_dir, sizeof s->data_dir, "%s", CLI_DATA_DIR);
     (void)listen_address_parse(DEFAULT_LISTEN, &o->listen, NULL);
+    local_user_of(0, &o->local_users[o->n_local_users++]);
+    if (sudo_uid && str_parse_u64(slice_str(sudo_uid), UINT32_MAX - 1, &uid) && uid != 0)
+        local_user_of((uid_t)uid, &o->local_users[o->n_local_users++]);
     o->n_gateways = (size_t)MAX(1L, MIN(cpus, (long)LISTEN_GATEWAYS_MAX));
     o->cpu = 2;
     o->memory_mb = 1024;

@@ -159,6 +159,8 @@ int datadir_open(const char *path, struct datadir *ret, struct abx_err *err)
     if (r < 0)
         return err_wrap(err, r, "data dir '%s'", path);
     r = subdir(dirfd, "pool", 0, 0700, err);
+    if (r == 0)
+        r = subdir(dirfd, "local", 0, 0700, err);
     if (r < 0)
         return err_wrap(err, r, "data dir '%s'", path);
     d.lock_fd = TAKE_FD(lock_fd);

@@ -3,6 +3,7 @@
  *     <data-dir>          0711 root    format, lock, admin.key (0600)
  *     <data-dir>/pool     0700 root    uppers and trash (engine)
  *     <data-dir>/control  0700 control database
+ *     <data-dir>/local    0700 root    keys of local users, <uid>.key (local_key.h)
  *
  * `format` holds "version N", "instance ID" and "release R", a line each. A newer version than
  * DATADIR_FORMAT is refused. Only the supervisor writes it.

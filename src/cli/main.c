@@ -4,12 +4,16 @@
 
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/client_commands.h"
 
 static const struct command commands[] = {
     { "serve", "run the sandbox service on this machine", cmd_serve },
     { "key", "create, list and revoke API keys", cmd_key },
     { "template", "list templates, build the base template", cmd_template },
     { "doctor", "check what this machine can do; audit a service", cmd_doctor },
+#define ROW(name, summary, run) { name, summary, cmd_client },
+    CLIENT_COMMANDS(ROW)
+#undef ROW
 };
 
 static void print_help(FILE *to)

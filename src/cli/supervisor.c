@@ -25,6 +25,7 @@
 #include "base/str.h"
 #include "cli/cli.h"
 #include "cli/datadir.h"
+#include "cli/local_key.h"
 #include "cli/supervisor_ready.h"
 #include "cli/supervisor_role.h"
 #include "cli/supervisor_watch.h"
@@ -47,6 +48,7 @@ struct supervisor {
     uid_t control_uid, gateway_uid;
     struct listen_address listen;
     char origin[96]; /* http://HOST:PORT as a local client reaches it */
+    struct local_dir local;
     struct role engine, control, gateways[LISTEN_GATEWAYS_MAX];
     struct role *roles[LISTEN_GATEWAYS_MAX + 2];
     size_t n_roles;
@@ -416,6 +418,7 @@ static void end_sandboxes(struct supervisor *s)
 static void stop_all(struct supervisor *s, bool kill_sandboxes)
 {
     s->is_stopping = true;
+    local_dir_give_up(&s->local); /* who looks from now on is told that nothing runs */
     log_info("stopping", "sandboxes", kill_sandboxes ? "kill" : "keep", NULL);
     for (size_t i = 2; i < s->n_roles; i++)
         signal_role(s->roles[i], SIGTERM);
@@ -503,6 +506,27 @@ static int set_up(struct supervisor *s, struct abx_err *err)
     return r < 0 ? r : prepare_roles(s, err);
 }
 
+/* Clients of users on this machine find the service that has the folder. It works without too. */
+static void publish_locally(struct supervisor *s)
+{
+    struct local_service_info info = { 0 };
+    struct abx_err err = { 0 };
+    char socket_path[128];
+
+    (void)snprintf(info.instance, sizeof info.instance, "%s", s->dir.instance);
+    (void)snprintf(info.data_dir, sizeof info.data_dir, "%s", s->dir.path);
+    (void)snprintf(info.base_url, sizeof info.base_url, "%s", s->origin);
+    if (s->opts->domain)
+        (void)snprintf(info.domain, sizeof info.domain, "%s", s->opts->domain);
+    else
+        (void)snprintf(info.domain, sizeof info.domain, "localhost:%u", s->listen.port);
+    (void)snprintf(socket_path, sizeof socket_path, "%s/admin.sock", s->run_dir);
+    if (local_publish(&info, socket_path, s->opts->local_users, s->opts->n_local_users, &s->local,
+                      &err) < 0)
+        log_warn("clients on this machine do not find this service by themselves", "error", err.msg,
+                 NULL);
+}
+
 static void announce(const struct supervisor *s)
 {
     (void)printf("export E2B_API_KEY=\"$(cat '%s/admin.key')\"\n"
@@ -528,7 +552,9 @@ int supervisor_run(const struct supervisor_opts *opts, struct abx_err *err)
     static struct supervisor s; /* one per process; large for a stack */
     int signo = 0, r;
 
-    s = (struct supervisor){ .opts = opts, .signal_fd = -EBADF, .dir = { .lock_fd = -EBADF } };
+    s = (struct supervisor){
+        .opts = opts, .signal_fd = -EBADF, .dir = { .lock_fd = -EBADF }, .local = LOCAL_DIR_INIT
+    };
     r = set_up(&s, err);
     if (r < 0) {
         supervisor_done(&s);
@@ -540,8 +566,10 @@ int supervisor_run(const struct supervisor_opts *opts, struct abx_err *err)
     s.looked_ns = time_mono_ns();
     s.notify_ns = notify_watchdog_ns() / 4;
     r = wait_ready(&s, &signo, err);
-    if (r == 0 && signo == 0)
+    if (r == 0 && signo == 0) {
+        publish_locally(&s);
         announce(&s);
+    }
     while (r == 0 && signo == 0)
         r = turn(&s, INT64_MAX, &signo, err);
     stop_all(&s,

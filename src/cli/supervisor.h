@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "cli/local_dir.h"
 #include "cli/supervisor_listen.h"
 
 #define SUPERVISOR_POOLS_MAX 32
@@ -29,6 +30,8 @@ struct supervisor_opts {
     uint64_t max_cpu, max_memory_mb, max_disk_mb;
     uint64_t max_sandboxes;          /* 0 = no limit */
     uint64_t max_client_connections; /* of one address, for each gateway; 0 = its default */
+    struct local_user local_users[LOCAL_USERS_MAX]; /* whose clients find the service */
+    size_t n_local_users;
 };
 
 /* Runs the service until a signal ends it. Prints the export lines and `ready URL` to stdout. */

@@ -216,6 +216,25 @@ static void run_key_revoke(struct control *c, const json_t *request, admin_done_
     log_info("key revoked", "id", found, NULL);
 }
 
+static void run_key_check(struct control *c, const json_t *request, admin_done_fn done, void *user)
+{
+    const char *text = json_string_value(json_object_get(request, "key"));
+    const struct key *key = text ? keyring_find(c->keys, slice_str(text)) : NULL;
+    struct abx_err err = { 0 };
+
+    if (!text)
+        (void)err_set(&err, ABX_INVALID_ARGUMENT, "'key' is missing");
+    else if (!key)
+        (void)err_set(&err, ABX_NOT_FOUND, "there is no such key");
+    if (err.code != 0) {
+        fail(done, user, &err);
+        return;
+    }
+    give(
+        done, user,
+        json_pack("{s:s,s:s,s:b}", "id", key->id, "name", key->name, "active", key_is_active(key)));
+}
+
 /* --- driver ------------------------------------------------------------------------------------- */
 
 static void on_templates(void *user, const struct abx_err *failure)
@@ -293,11 +312,9 @@ static const struct {
     const char *op;
     void (*run)(struct control *c, const json_t *request, admin_done_fn done, void *user);
 } operations[] = {
-    { "info", run_info },
-    { "key.create", run_key_create },
-    { "key.list", run_key_list },
-    { "key.revoke", run_key_revoke },
-    { "template.list", run_template_list },
+    { "info", run_info },           { "key.create", run_key_create },
+    { "key.list", run_key_list },   { "key.revoke", run_key_revoke },
+    { "key.check", run_key_check }, { "template.list", run_template_list },
     { "audit", run_audit },
 };
 

@@ -14,6 +14,7 @@
  *                                                "created_at","last_used_at","expires_at","revoked_at"}],"more":bool},
  *                                                at most 200 at once, in the order of their making
  *   key.revoke {id}                           -> {"id"}; id or the key itself; open requests finish
+ *   key.check {key}                           -> {"id","name","active":bool}; not_found
  *   template.list           (running)         -> {"templates":[{"name","digest","created_at",
  *                                                "size_bytes","suite"}]}
  *   audit {repair?:bool}    (running)         -> {"findings":[str],"repaired":N}

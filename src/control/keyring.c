@@ -143,6 +143,16 @@ static struct key *find(struct keyring *k, struct slice text)
     return NULL;
 }
 
+const struct key *keyring_find(struct keyring *k, struct slice text)
+{
+    return find(k, text);
+}
+
+bool key_is_active(const struct key *key)
+{
+    return key->revoked_ms == 0 && (key->expires_ms == 0 || key->expires_ms > time_wall_ms());
+}
+
 int keyring_check(struct keyring *k, struct slice api_key, struct slice authorization,
                   const struct key **ret, struct abx_err *err)
 {
@@ -157,7 +167,7 @@ int keyring_check(struct keyring *k, struct slice api_key, struct slice authoriz
     if (!api_key_is_valid(api_key))
         return err_set(err, ABX_UNAUTHENTICATED, "%s", E2B_TEXT_KEY_FORMAT);
     key = find(k, api_key);
-    if (!key || key->revoked_ms != 0 || (key->expires_ms != 0 && key->expires_ms <= now))
+    if (!key || !key_is_active(key))
         return err_set(err, ABX_UNAUTHENTICATED, "%s", E2B_TEXT_KEY_UNKNOWN);
     key->last_used_ms = now;
     if (now - key->written_ms >= WRITE_EVERY_MS &&

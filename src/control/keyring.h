@@ -43,6 +43,11 @@ void keyring_free(struct keyring *k);
 int keyring_check(struct keyring *k, struct slice api_key, struct slice authorization,
                   const struct key **ret, struct abx_err *err);
 
+/* The key of that text, revoked ones too; NULL when there is none. Its use is not counted. */
+const struct key *keyring_find(struct keyring *k, struct slice text);
+/* Does it open anything (neither revoked nor expired)? */
+bool key_is_active(const struct key *key);
+
 /* Makes a key; `name` up to 64 characters, `expires_ms` 0 = never. It counts from now on; it is on
  * disk when `done` comes. *ret is borrowed until the next add. */
 int keyring_add(struct keyring *k, const char *team, const char *name, unsigned scopes,

@@ -292,18 +292,25 @@ static int lock_folder(int *ret, struct abx_err *err)
     return 0;
 }
 
+/* `profile` is checked. */
+static int file_path(const char *profile, bool is_secret, char *to, size_t size,
+                     struct abx_err *err)
+{
+    char name[128];
+
+    if (!is_secret)
+        (void)snprintf(name, sizeof name, "config.toml");
+    else
+        (void)snprintf(name, sizeof name, ".env%s%s", profile ? "." : "", profile ? profile : "");
+    return config_home_path(name, to, size, err);
+}
+
 /* The file behind links: a configuration may live elsewhere. */
 static int find_file(struct change *c, struct abx_err *err)
 {
-    char path[PATH_MAX], name[128];
-    int r;
+    char path[PATH_MAX];
+    int r = file_path(c->profile, c->row->key.is_secret, path, sizeof path, err);
 
-    if (!c->row->key.is_secret)
-        (void)snprintf(name, sizeof name, "config.toml");
-    else
-        (void)snprintf(name, sizeof name, ".env%s%s", c->profile ? "." : "",
-                       c->profile ? c->profile : "");
-    r = config_home_path(name, path, sizeof path, err);
     if (r < 0)
         return r;
     if (!realpath(path, c->path)) {
@@ -381,6 +388,27 @@ static int check(struct change *c, const char *key, struct abx_err *err)
         return err_set(err, ABX_INVALID_ARGUMENT, "%s: begins or ends with white space", key);
     r = config_row_parse(c->row, c->value, &parsed, err);
     return r < 0 ? err_wrap(err, r, "%s", key) : 0;
+}
+
+int abx_config_path(const char *profile, int is_secret, char *to, size_t size,
+                    struct abx_error *error)
+{
+    struct abx_err err = { 0 };
+    int64_t parsed;
+    int r = 0;
+
+    if (profile && !profile[0])
+        profile = NULL;
+    if (profile) {
+        r = config_row_parse(&config_rows[CONFIG_PROFILE], profile, &parsed, &err);
+        if (r < 0)
+            r = err_wrap(&err, r, "profile");
+    }
+    if (r == 0)
+        r = file_path(profile, is_secret != 0, to, size, &err);
+    if (r < 0 && error)
+        error_export(&err, 0, error);
+    return r;
 }
 
 int abx_config_store(const char *profile, const char *key, const char *value,

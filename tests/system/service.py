@@ -24,7 +24,8 @@ class Service:
         self.own_dir = data_dir is None
         self.data_dir = Path(data_dir or tempfile.mkdtemp(prefix="abx-test-"))
         self.args = ["--disk", disk, *args]
-        self.env = {**os.environ, **(env or {})}
+        # Not the machine's: there the users' own clients look.
+        self.env = {**os.environ, "ABX_LOCAL_DIR": str(self.data_dir / "local-clients"), **(env or {})}
         self.process = None
         self.origin = None
         self.port = None
