@@ -87,5 +87,8 @@ int timeout_check(int64_t ms, const char *name, struct abx_err *err)
 {
     if (ms < 0 && ms != ABX_UNSET)
         return err_set(err, ABX_INVALID_ARGUMENT, "%s is negative", name);
+    if (ms > TIMEOUT_MS_MAX)
+        return err_set(err, ABX_INVALID_ARGUMENT, "%s is over %lld", name,
+                       (long long)TIMEOUT_MS_MAX);
     return 0;
 }

@@ -420,7 +420,6 @@ abx_call *abx_sandbox_is_running(abx_client *client, const abx_sandbox *sandbox,
         .method = "GET",
         .path = "/health",
         .retry = HTTP_RETRY_READ,
-        .skip_502_retry = true,
         .deadline_ns = config_deadline_ns(sandbox->config, request_timeout_ms),
     };
     abx_call *call = call_new(client, &ops, sizeof(struct envd_exchange));

@@ -109,8 +109,8 @@ static int watch_opts(const abx_sandbox *sandbox, const char *path,
         r = text_check(path, "path", true, err);
     if (r == 0)
         r = text_check(opts->user, "user", false, err);
-    if (r == 0 && opts->timeout_ms < 0)
-        r = err_set(err, ABX_INVALID_ARGUMENT, "timeout_ms is negative");
+    if (r == 0)
+        r = timeout_check(opts->timeout_ms, "timeout_ms", err);
     if (r == 0)
         r = timeout_check(opts->request_timeout_ms, "request_timeout_ms", err);
     if (r == 0 && opts->recursive)
@@ -143,7 +143,7 @@ static int start_watch(abx_call *call, const abx_sandbox *sandbox, const char *p
     request.include_entry = opts.include_entry != 0;
     request.allow_network_mounts = opts.allow_network_mounts != 0;
     rpc.user = opts.user;
-    rpc.timeout_ms = opts.timeout_ms;
+    rpc.timeout_ms = MAX(opts.timeout_ms, INT64_C(0));
     rpc.deadline_ns = config_deadline_ns(sandbox->config, opts.request_timeout_ms);
     return envd_stream_start(&w->stream, call->client, sandbox, &rpc, &ops, call, err);
 }

@@ -53,7 +53,6 @@ struct envd_request {
     enum http_retry retry;
     int64_t deadline_ns, head_deadline_ns, idle_ms; /* as in http.h */
     bool accept_gzip;
-    bool skip_502_retry;
 };
 #define ENVD_HEADERS_MAX 64
 

@@ -238,7 +238,7 @@ static int exchange_send(struct envd_exchange *e, const struct envd_request *q, 
         .head_deadline_ns = q->head_deadline_ns,
         .idle_ms = q->idle_ms,
         .accept_gzip = q->accept_gzip,
-        .skip_502_retry = q->skip_502_retry,
+        .skip_502_retry = true,
     };
     int n = sandbox_headers(e->sandbox, port, q->user, &mem, pairs, err);
 

@@ -57,8 +57,7 @@ size_t envd_rpc_headers(const struct envd_rpc *rpc, bool is_protobuf, bool is_st
     to[n++] = (struct abx_pair){ "Content-Type", connect_content_type_name(codec, is_stream) };
     to[n++] = (struct abx_pair){ "Connect-Protocol-Version", "1" };
     if (rpc->timeout_ms > 0) {
-        (void)snprintf(mem->timeout, sizeof mem->timeout, "%lld",
-                       (long long)MIN(rpc->timeout_ms, INT64_C(9999999999)));
+        (void)snprintf(mem->timeout, sizeof mem->timeout, "%lld", (long long)rpc->timeout_ms);
         to[n++] = (struct abx_pair){ "Connect-Timeout-Ms", mem->timeout };
     }
     if (is_stream || rpc->wants_pings) {

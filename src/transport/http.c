@@ -182,9 +182,10 @@ static bool answer_is_retried(struct http_exchange *x, const struct http_head *h
 
     if (x->retry == HTTP_RETRY_CONNECT || x->source || x->answer_retries >= HTTP_RETRIES)
         return false;
-    if (head->status == 502 && x->skip_502_retry)
-        return false;
     if (should && slice_ieq_str(slice_str(should), "false"))
+        return false;
+    if (head->status == 502 && x->skip_502_retry &&
+        !(should && slice_ieq_str(slice_str(should), "true")))
         return false;
     if (!is_busy && !(head->status >= 400 && should && slice_ieq_str(slice_str(should), "true")))
         return false;

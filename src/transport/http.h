@@ -37,7 +37,7 @@ struct http_spec {
     int64_t idle_ms; /* between bytes of the response body, 0 = none; a paused one does not count */
     bool accept_gzip; /* the body arrives unpacked */
     bool http1_only;
-    bool skip_502_retry; /* a 502 is an answer here (health of a sandbox) */
+    bool skip_502_retry; /* a 502 without Should-Retry: true is an answer here: no such sandbox */
 };
 
 struct http_head {

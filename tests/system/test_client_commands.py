@@ -230,6 +230,8 @@ def test_events_that_nobody_takes_hold_the_sender_back(box):
         ({"argv": []}, "argv"),
         ({"timeout_ms": -2}, "timeout_ms"),
         ({"request_timeout_ms": -2}, "request_timeout_ms"),
+        ({"timeout_ms": 10**10}, "timeout_ms is over 9999999999"),
+        ({"request_timeout_ms": 2**62}, "request_timeout_ms"),
         ({"size": 0}, "size"),
     ],
 )

@@ -361,6 +361,22 @@ def test_writes_are_not_sent_twice_reads_are(box, server, gone):
     assert 1 < len(server.requests) <= 4
 
 
+@pytest.mark.parametrize("should, count", [({}, 1), ({"Should_Retry": "false"}, 1), ({"Should_Retry": "true"}, 2)])
+def test_a_sandbox_that_is_gone_is_not_asked_again(box, server, should, count):
+    async def script(peer):
+        if len(server.requests) == 1:
+            await peer.answer(GONE[1], 502, **should)
+        else:
+            await peer.answer({})
+
+    server.script = script
+    if count == 1:
+        assert error_of(box.processes).reason == "SANDBOX_GONE"
+    else:
+        assert box.processes() == []
+    assert len(server.requests) == count
+
+
 def test_a_read_that_finds_the_server_later(box, server):
     async def script(peer):
         if len(server.requests) == 1:
