@@ -18,7 +18,7 @@
 #include "cli/supervisor_role.h"
 
 /* Measured with two processors: no role was silent for 2 s while each kind of hog ran in a sandbox, and
- * 3.4 s was the longest with 1,500 processes running in circles beside the service (load over 1,000). */
+ * 3.4 s was the longest with 1,500 processes running in circles beside the service (a load of 300). */
 #define WATCH_HUNG_S 10
 #define WATCH_STARVED_S 60
 #define WATCH_START_S 180

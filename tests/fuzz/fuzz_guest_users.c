@@ -1,14 +1,21 @@
 /* fuzz_guest_users.c - the input as passwd and as group file. */
 #include <fcntl.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "fuzz.h"
 #include "guest/daemon/users.h"
 
+static char dir[] = "/tmp/abx-fuzz-users-XXXXXX";
+
+static void remove_dir(void)
+{
+    (void)rmdir(dir);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static char dir[] = "/tmp/abx-fuzz-users-XXXXXX";
     static int fd = -1;
     struct user_names names;
     char name[USER_NAME_MAX];
@@ -16,6 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (fd < 0) {
         FUZZ_CHECK(mkdtemp(dir));
+        FUZZ_CHECK(atexit(remove_dir) == 0);
         fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
         users_set_dir(dir);
     }
