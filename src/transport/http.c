@@ -36,6 +36,7 @@ void exchange_release(struct http_exchange *x)
         x->next_live->prev_live = x->prev_live;
     x->prev_live = x->next_live = NULL;
     abx_config_unref(TAKE_PTR(x->config));
+    gzip_stop(x);
     pool_give(pool, x);
 }
 
@@ -248,10 +249,33 @@ void exchange_finished(struct http_exchange *x, CURLcode result)
             return;
         x->state = EXCHANGE_WAITING; /* no longer with libcurl */
     }
+    if (err.code == 0 && x->gzip && !gzip_is_complete(x->gzip))
+        (void)err_reason(&err, ABX_REASON_PROTOCOL, "%s: answer: its gzip stream ends early",
+                         x->host);
     exchange_end(x, &err);
 }
 
 /* ---- libcurl's callbacks ---- */
+
+static bool answer_bad(struct http_exchange *x, const char *why)
+{
+    (void)snprintf(x->head.why, sizeof x->head.why, "%s", why);
+    x->is_bad_head = true;
+    return false;
+}
+
+/* Where the answer is packed as was asked for. */
+static bool answer_unpack(struct http_exchange *x, const struct http_head *head)
+{
+    const char *coding = http_head_get(head, "content-encoding");
+    struct slice c = slice_str(coding);
+
+    if (!coding || slice_ieq_str(c, "identity"))
+        return true;
+    if (!slice_ieq_str(c, "gzip") && !slice_ieq_str(c, "x-gzip"))
+        return answer_bad(x, "its content-encoding was not asked for");
+    return gzip_start(x) || answer_bad(x, "out of memory for unpacking it");
+}
 
 static bool exchange_headed(struct http_exchange *x)
 {
@@ -261,6 +285,8 @@ static bool exchange_headed(struct http_exchange *x)
         x->is_discarding = true;
         return true;
     }
+    if (x->accept_gzip && !answer_unpack(x, &head))
+        return false;
     x->has_head = true;
     x->last_byte_ns = time_mono_ns();
     exchange_arm(x);
@@ -305,7 +331,15 @@ size_t exchange_on_body(char *p, size_t size, size_t n, void *user)
         return 0;
     if (x->idle_ns > 0)
         x->last_byte_ns = time_mono_ns();
-    is_taken = x->sink.body(x->user, slice_of(p, n));
+    if (x->gzip) {
+        enum gzip_result r = gzip_body(x, slice_of(p, n));
+
+        if (r == GZIP_BAD)
+            return answer_bad(x, "its body is no gzip");
+        is_taken = r == GZIP_TAKEN;
+    } else {
+        is_taken = x->sink.body(x->user, slice_of(p, n));
+    }
     if (x->is_canceled)
         return 0;
     if (is_taken)

@@ -1,13 +1,14 @@
 /* http_internal.h - what the files of the HTTP layer share: pool, exchange, head.
  *
  * http.c is the life of an exchange (start, answer, retries, end), http_setup.c turns a spec into libcurl's
- * options, http_pool.c is the multi handle with its sockets and timer, http_head.c parses heads, http_fail.c
+ * options, http_pool.c is the multi handle with its sockets and timer, http_head.c parses heads, http_gzip.c unpacks bodies, http_fail.c
  * makes errors. libcurl must not be called from inside its own callbacks except where it says so; pool->in_curl
  * is true while it runs, and what a callback asks for then is done after it (pool_settle).
  */
 #pragma once
 
 #include <curl/curl.h>
+#include <zlib.h>
 
 #include "base/buf.h"
 #include "transport/http.h"
@@ -48,6 +49,14 @@ void head_reset(struct head_parser *p);
 enum head_result head_line(struct head_parser *p, struct slice line);
 /* Value of Retry-After in ms from `now_ms` (wall clock), -1 = none or not understood. */
 int64_t head_retry_after_ms(const char *value, int64_t now_ms);
+
+struct http_gzip {
+    z_stream z;
+    bool has_bytes, is_end;
+    size_t ahead;    /* bytes that libcurl is to give again and inflate has had */
+    size_t out_size; /* unpacked and not taken yet */
+    uint8_t out[32768];
+};
 
 enum exchange_state {
     EXCHANGE_FREE,    /* in the pool */
@@ -101,6 +110,7 @@ struct http_exchange {
     int64_t retry_after_ms;
     struct client_task resume_task;
     struct head_parser head;
+    struct http_gzip *gzip; /* while an answer is unpacked */
     char error_text[CURL_ERROR_SIZE];
 };
 
@@ -180,6 +190,16 @@ int setup_spec(struct http_exchange *x, const struct http_spec *spec, struct abx
 int setup_attempt(struct http_exchange *x, struct abx_err *err);
 /* Is the URL's host this machine by name or address? (localhost, *.localhost, 127.0.0.0/8, ::1) */
 bool url_is_loopback(const char *url);
+
+/* http_gzip.c */
+enum gzip_result { GZIP_TAKEN, GZIP_PAUSED, GZIP_BAD };
+/* The answer's body is packed. False = out of memory. */
+bool gzip_start(struct http_exchange *x);
+void gzip_stop(struct http_exchange *x);
+/* Packed bytes on their way to the sink. GZIP_PAUSED: it did not take them, or canceled. */
+enum gzip_result gzip_body(struct http_exchange *x, struct slice packed);
+/* Did the stream come to its end (or never begin: an answer without a body)? */
+bool gzip_is_complete(const struct http_gzip *g);
 
 /* http_fail.c */
 /* The error of an attempt that libcurl ended with `result`. */

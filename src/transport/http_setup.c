@@ -109,6 +109,9 @@ static int check_spec(const struct http_spec *spec, struct slice *ret_host, bool
     }
     if (text > HTTP_HEAD_BYTES)
         return err_set(err, ABX_INVALID_ARGUMENT, "headers: over 64 KiB");
+    for (size_t i = 0; spec->accept_gzip && i < spec->header_count; i++)
+        if (slice_ieq_str(slice_str(spec->headers[i].key), "accept-encoding"))
+            return err_set(err, ABX_INVALID_ARGUMENT, "header 'accept-encoding': is set already");
     if (spec->source && spec->source_size < 0 && spec->source_size != ABX_UNSET)
         return err_set(err, ABX_INVALID_ARGUMENT, "source_size: is negative");
     *ret_text_bytes = text;
@@ -174,6 +177,8 @@ static void setup_headers(struct http_exchange *x, const struct http_spec *spec,
     if (!spec_has_header(spec, "content-type"))
         node_put(x, &nodes, text_put(text, SLICE_LIT("Content-Type:")));
     node_put(x, &nodes, text_put(text, SLICE_LIT("Expect:")));
+    if (spec->accept_gzip)
+        node_put(x, &nodes, text_put(text, SLICE_LIT("Accept-Encoding: gzip")));
     for (size_t i = spec->header_count; i > 0; i--)
         node_put(x, &nodes, header_text(text, &spec->headers[i - 1]));
 }
@@ -302,7 +307,6 @@ static CURLcode set_request(struct http_exchange *x)
     }
     SET(e, CURLOPT_CUSTOMREQUEST, custom);
     SET(e, CURLOPT_HTTPHEADER, x->headers);
-    SET(e, CURLOPT_ACCEPT_ENCODING, x->accept_gzip ? "gzip" : NULL);
     return CURLE_OK;
 }
 

@@ -148,13 +148,26 @@ class Result:
         assert before == after, self.run
 
 
+def environment(env=None):
+    """Nothing of ours, no proxies, no home."""
+    base = {k: v for k, v in os.environ.items() if k in ("PATH", "LD_LIBRARY_PATH") or k.endswith("SAN_OPTIONS")}
+    return {**base, "HOME": "/nonexistent", **(env or {})}
+
+
+def exchange(build_dir, *args):
+    """Runs exchange_tool; returns its lines."""
+    done = subprocess.run(
+        [build_dir / "tests/tools/exchange_tool", *map(str, args)],
+        stdout=subprocess.PIPE, text=True, timeout=120, env=environment(), cwd="/", check=True,
+    )  # fmt: skip
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
 def ask(build_dir, *args, env=None, timeout=120):
     """Runs http_tool, whose environment has nothing of ours; returns its calls by index and the line of the run."""
-    base = {k: v for k, v in os.environ.items() if k in ("PATH", "LD_LIBRARY_PATH") or k.endswith("SAN_OPTIONS")}
-    base["HOME"] = "/nonexistent"
     done = subprocess.run(
         [build_dir / "tests/tools/http_tool", *map(str, args)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=timeout, env={**base, **(env or {})}, cwd="/",
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=timeout, env=environment(env), cwd="/",
     )  # fmt: skip
     assert done.returncode == 0, (done.returncode, done.stdout[-2000:], done.stderr[-4000:])
     lines = [json.loads(line) for line in done.stdout.splitlines()]

@@ -2,11 +2,13 @@
 
 import asyncio
 import email.utils
+import gzip
+import os
 import socket
 import time
 
 import pytest
-from http_fakes import REASON, Loop, Peer, answering, ask, reply, reset
+from http_fakes import REASON, Loop, Peer, answering, ask, exchange, reply, reset
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +130,8 @@ def test_urls_with_other_bytes_are_refused(build_dir, peer, tail, says):
     assert says in r[0]["message"]
 
 
-@pytest.mark.parametrize("url", ["http://", "http:///x", "http://:80/", "httpx://h/", "http://u:secret@127.0.0.1/"])
+@pytest.mark.parametrize("url", ["http://", "http:///x", "http://:80/", "httpx://h/", "http://u:secret@127.0.0.1/",
+                                 "http://127.0.0.1:99999/", "http://127.0.0.1:x/", "http://[::1/"])  # fmt: skip
 def test_urls_that_are_none_are_refused(build_dir, url):
     r = ask(build_dir, url)
     assert r[0]["name"] == "invalid_argument" and "url" in r[0]["message"] and "secret" not in r[0]["message"]
@@ -449,3 +452,77 @@ def test_large_answer_that_is_retried_is_not_read(build_dir, peer):
     p = peer(answer)
     r = ask(build_dir, "retry=1", p.url)
     assert r[0]["status"] == 200 and p.connections == 2
+
+
+# ---- what only the layers above ask for ----
+
+
+def test_gzip_only_when_asked(build_dir, peer):
+    body = gzip.compress(b"x" * 1000000)
+    p = peer(answering(reply(body, headers=("Content-Encoding: gzip",))))
+    r = exchange(build_dir, "gzip=1", p.url, p.url)
+    assert [(c["status"], c["bytes"], c["sum"]) for c in r] == [(200, 1000000, 1000000 * ord("x"))] * 2
+    assert p.requests[0].headers["accept-encoding"] == "gzip"
+    r = exchange(build_dir, p.url)  # unasked: as it came
+    assert r[0]["bytes"] == len(body) and r[0]["encoding"] == "gzip"
+    assert "accept-encoding" not in p.requests[2].headers
+
+
+RANDOM = os.urandom(300000)
+PACKED = gzip.compress(RANDOM)
+
+
+@pytest.mark.parametrize(
+    "body, want",
+    [(PACKED, RANDOM), (PACKED + gzip.compress(b"more"), RANDOM + b"more"), (gzip.compress(b""), b""), (b"", b"")],
+    ids=["one", "two members", "empty", "no body"],
+)
+@pytest.mark.parametrize("pause", [[], ["pause=1"]])
+def test_gzip_in_pieces_and_with_pauses(build_dir, peer, body, want, pause):
+    async def answer(request, reader, writer):
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for at in range(0, len(body), 7001):
+            piece = body[at : at + 7001]
+            writer.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+            await writer.drain()
+        writer.write(b"0\r\n\r\n")
+        return True
+
+    p = peer(answer)
+    r = exchange(build_dir, "gzip=1", *pause, p.url, p.url)
+    assert [(c["code"], c["bytes"], c["sum"]) for c in r] == [(0, len(want), sum(want))] * 2
+    assert (r[0]["pauses"] > 0) == bool(pause and want)
+
+
+DAMAGED = {
+    "ends early": PACKED[:-3000], "ends in its check": PACKED[:-3], "wrong check": PACKED[:-8] + b"12345678",
+    "none": b"no gzip at all" * 10, "more behind": PACKED + b"tail",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_gzip_that_is_damaged(build_dir, peer, what):
+    r = exchange(build_dir, "gzip=1", peer(answering(reply(DAMAGED[what], headers=("Content-Encoding: gzip",)))).url)
+    assert r[0]["reason"] == REASON["protocol"] and "gzip" in r[0]["message"], r
+
+
+def test_coding_that_was_not_asked_for(build_dir, peer):
+    r = exchange(build_dir, "gzip=1", peer(answering(reply(b"x", headers=("Content-Encoding: br",)))).url)
+    assert r[0]["reason"] == REASON["protocol"] and "content-encoding" in r[0]["message"]
+
+
+def test_keyed_post_is_sent_again(build_dir, peer):
+    async def answer(request, reader, writer):
+        if len(p.requests) == 1:
+            return False
+        writer.write(reply(b"", "503 Busy", ("Retry-After: 0",)) if len(p.requests) == 2 else reply())
+        return True
+
+    p = peer(answer)
+    r = exchange(build_dir, "keyed=1", "method=POST", "body=hello", p.url)
+    assert r[0]["status"] == 200 and [(q.method, q.body_size) for q in p.requests] == [("POST", 5)] * 3
+
+
+def test_gone_can_be_an_answer(build_dir, peer):
+    p = peer(answering(reply(b"", "502 Gone")))
+    assert exchange(build_dir, "keyed=1", "skip_502=1", p.url)[0]["status"] == 502 and len(p.requests) == 1

@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from http_fakes import REASON, H2Peer, Loop, Peer, answering, ask, make_certificates, reply, server_tls
+from http_fakes import REASON, H2Peer, Loop, Peer, answering, ask, exchange, make_certificates, reply, server_tls
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +138,21 @@ def test_child_that_frees_says_no_goodbye(build_dir, tls_peer, certificates):
     assert {c["status"] for c in r.calls.values()} == {200} and p.connections == 5
 
 
+def test_server_that_closes_while_a_body_is_sent(build_dir, tls_peer, certificates):
+    """No SIGPIPE, too."""
+
+    async def answer(request, reader, writer):
+        await reader.read(100000)
+        writer.transport.abort()
+        return False
+
+    p = tls_peer(answer, reads_body=False)
+    for what in (f"source_size={100 << 20}", f"body_size={20 << 20}"):
+        r = ask(build_dir, f"ca={certificates}/ca.pem", "method=PUT", what, "count=5", p.url)
+        assert {c["reason"] for c in r.calls.values()} == {REASON["disconnected"]}, r.calls
+    assert p.count("PUT") == 10
+
+
 # ---- HTTP/2 ----
 
 
@@ -239,6 +254,25 @@ def test_streams_of_a_connection_that_dies(build_dir, h2_peer, certificates):
     r = ask(build_dir, f"ca={certificates}/ca.pem", "method=POST", "body=x", "concurrency=21", *urls)
     assert {c["reason"] for c in r.calls.values()} == {REASON["disconnected"]}
     assert p.count("POST") <= 21
+
+
+def test_http1_only_beside_http2(build_dir, loop, made, certificates):
+    """A kept HTTP/2 connection is not taken for a request that wants HTTP/1.1."""
+    both = server_tls(certificates, "127.0.0.1", "h2", "http/1.1")
+
+    async def serve(reader, writer):
+        if writer.get_extra_info("ssl_object").selected_alpn_protocol() == "h2":
+            await H2Peer.serve(h2, reader, writer)
+        else:
+            await Peer.serve(h1, reader, writer)
+
+    h1, h2 = made(Peer(loop, answering(reply()))), made(H2Peer(loop, certificates))
+    server = loop.run(asyncio.start_server(serve, "127.0.0.1", 0, ssl=both))
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/ok"
+    urls = [url, url + "#http1", url, url + "#http1"]
+    r = exchange(build_dir, f"ca={certificates}/ca.pem", *urls)
+    loop.loop.call_soon_threadsafe(server.close)
+    assert [(c["status"], c["version"]) for c in r] == [(200, 20), (200, 11), (200, 20), (200, 11)], r
 
 
 def test_cancel_of_a_stream_leaves_the_connection(build_dir, h2_peer, certificates):
