@@ -251,6 +251,21 @@ static void put(const abx_config *config, struct abx_pair *pairs, size_t *n, con
     pairs[(*n)++] = (struct abx_pair){ key, value };
 }
 
+static int make_auth(struct control *c, struct auth_headers *to, struct abx_err *err)
+{
+    return auth_headers_make(c->config, c->spec.method, buf_cstr(&c->url),
+                             c->body.len > 0 ? "application/json" : NULL, buf_slice(&c->body),
+                             c->spec.action, to, err);
+}
+
+/* A nonce counts once: a further attempt is signed anew. */
+static int renew(void *user, struct auth_headers *to, struct abx_err *err)
+{
+    const abx_call *call = user;
+
+    return make_auth(call->state, to, err);
+}
+
 static int send(abx_call *call, struct auth_headers *auth, struct abx_err *err)
 {
     static const struct http_sink sink = { on_head, on_body, on_done };
@@ -268,6 +283,7 @@ static int send(abx_call *call, struct auth_headers *auth, struct abx_err *err)
         .has_body =
             has_body || strcmp(c->spec.method, "POST") == 0 || strcmp(c->spec.method, "PUT") == 0,
         .retry = c->spec.retry,
+        .renew = config->is_signed ? renew : NULL,
         .deadline_ns = config_deadline_ns(config, c->spec.request_timeout_ms),
         .accept_gzip = true,
     };
@@ -347,9 +363,7 @@ int control_start(abx_call *call, const struct control_spec *spec, struct abx_er
         r = address(call, err);
     if (r < 0)
         return r;
-    r = auth_headers_make(c->config, spec->method, buf_cstr(&c->url),
-                          c->body.len > 0 ? "application/json" : NULL, buf_slice(&c->body),
-                          spec->action, &auth, err);
+    r = make_auth(c, &auth, err);
     if (r == 0)
         r = send(call, &auth, err);
     auth_headers_done(&auth);

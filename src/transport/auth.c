@@ -11,13 +11,19 @@
 #define API_VERSION "2026-05-09" /* x-acs-version: of the control plane's routes (acs3.md) */
 #define FIXED_BYTES 1024u        /* more than all fields have besides the texts of others */
 
-/* A config's own header field of that name: it is left to it. */
-static bool is_overridden(const abx_config *c, const char *name)
+/* Value of a config's own header field; NULL when there is none. */
+static const char *own_header(const abx_config *c, const char *name)
 {
     for (size_t i = 0; i < c->header_count; i++)
         if (strcasecmp(c->headers[i].key, name) == 0)
-            return true;
-    return false;
+            return c->headers[i].value;
+    return NULL;
+}
+
+/* It is left to it. */
+static bool is_overridden(const abx_config *c, const char *name)
+{
+    return own_header(c, name) != NULL;
 }
 
 /* The memory has its final size from the start: what is in it does not move. */
@@ -125,6 +131,12 @@ static int add_key(const abx_config *c, struct auth_headers *h, struct abx_err *
     return is_overridden(c, "X-API-Key") ? 0 : add(h, "X-API-Key", "", c->api_key, err);
 }
 
+static bool is_signature_field(const char *name)
+{
+    return strcasecmp(name, "Authorization") == 0 || strcasecmp(name, "Host") == 0 ||
+           strncasecmp(name, "x-acs-", 6) == 0;
+}
+
 static int make(const abx_config *c, struct acs3_request *q, const char *url,
                 struct auth_headers *h, struct abx_err *err)
 {
@@ -138,10 +150,14 @@ static int make(const abx_config *c, struct acs3_request *q, const char *url,
         return err_set(err, ABX_INVALID_ARGUMENT,
                        "access_token and %s both need the field Authorization: set one of them",
                        c->is_signed ? "access_key_id" : "bearer");
-    if (c->is_signed && is_overridden(c, "Authorization"))
-        return err_set(err, ABX_INVALID_ARGUMENT,
-                       "access_key_id and the header Authorization: set one of them");
     if (c->is_signed) {
+        for (size_t i = 0; i < c->header_count; i++)
+            if (is_signature_field(c->headers[i].key))
+                return err_set(err, ABX_INVALID_ARGUMENT,
+                               "access_key_id and the header %.64s: set one of them",
+                               c->headers[i].key);
+        if (is_overridden(c, "Content-Type"))
+            q->content_type = own_header(c, "Content-Type");
         r = split_url(url, q, err);
         if (r == 0)
             r = add_signature(c, q, h, err);

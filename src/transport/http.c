@@ -488,7 +488,9 @@ static int exchange_attempt(struct http_exchange *x, struct abx_err *err)
     x->discarded = 0;
     x->body_at = 0;
     head_reset(&x->head);
-    r = setup_attempt(x, err);
+    r = x->renew && x->answer_retries > 0 ? setup_renew(x, err) : 0;
+    if (r == 0)
+        r = setup_attempt(x, err);
     if (r < 0)
         return r;
     return pool_add(x->pool, x, err);

@@ -10,6 +10,7 @@
 #include "abx/http.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "transport/auth.h"
 #include "transport/client.h"
 #include "transport/config.h"
 
@@ -32,6 +33,10 @@ struct http_spec {
     void *source_user;
     int64_t source_size;
     enum http_retry retry;
+    /* Values for a further attempt of fields that count only once (a signature and its nonce), written over those
+     * of the same names and lengths; `user` is the sink's, `to` is done by the caller. NULL = all fields are
+     * sent again as they were. An error ends the exchange. */
+    int (*renew)(void *user, struct auth_headers *to, struct abx_err *err);
     int64_t deadline_ns;      /* whole exchange with its retries, 0 = none */
     int64_t head_deadline_ns; /* until the response's head, 0 = none */
     int64_t idle_ms; /* between bytes of the response body, 0 = none; a paused one does not count */

@@ -81,6 +81,7 @@ struct http_exchange {
     const char *host; /* authority of the URL, for messages */
     const char *method;
     struct curl_slist *headers;
+    int (*renew)(void *user, struct auth_headers *to, struct abx_err *err);
     struct slice body;
     size_t body_at;
     bool has_body, is_small_body, http1_only, accept_gzip, skip_502_retry, is_https, is_tunnel;
@@ -188,6 +189,8 @@ int exchange_on_debug(CURL *easy, curl_infotype type, char *text, size_t n, void
 int setup_spec(struct http_exchange *x, const struct http_spec *spec, struct abx_err *err);
 /* Before each attempt. */
 int setup_attempt(struct http_exchange *x, struct abx_err *err);
+/* Before a further attempt: the fields that count only once (http_spec.renew). */
+int setup_renew(struct http_exchange *x, struct abx_err *err);
 /* Is the URL's host this machine by name or address? (localhost, *.localhost, 127.0.0.0/8, ::1) */
 bool url_is_loopback(const char *url);
 

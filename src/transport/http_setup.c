@@ -225,6 +225,7 @@ int setup_spec(struct http_exchange *x, const struct http_spec *spec, struct abx
     x->source_user = spec->source_user;
     x->source_size = spec->source_size;
     x->retry = spec->retry;
+    x->renew = spec->renew;
     x->deadline_ns = spec->deadline_ns;
     x->head_deadline_ns = spec->head_deadline_ns;
     x->idle_ns = spec->idle_ms * NSEC_PER_MSEC;
@@ -232,6 +233,35 @@ int setup_spec(struct http_exchange *x, const struct http_spec *spec, struct abx
     x->http1_only = spec->http1_only;
     x->skip_502_retry = spec->skip_502_retry;
     return 0;
+}
+
+/* The field's line, its value of that length; NULL when there is none. */
+static char *find_value(struct http_exchange *x, const struct abx_pair *field)
+{
+    size_t name = strlen(field->key), value = strlen(field->value);
+
+    for (struct curl_slist *node = x->headers; node; node = node->next)
+        if (strncasecmp(node->data, field->key, name) == 0 &&
+            strncmp(node->data + name, ": ", 2) == 0)
+            return strlen(node->data + name + 2) == value ? node->data + name + 2 : NULL;
+    return NULL;
+}
+
+int setup_renew(struct http_exchange *x, struct abx_err *err)
+{
+    struct auth_headers fresh = { 0 };
+    int r = x->renew(x->user, &fresh, err);
+
+    for (size_t i = 0; i < fresh.count && r == 0; i++) {
+        char *value = find_value(x, &fresh.pairs[i]);
+
+        if (value)
+            memcpy(value, fresh.pairs[i].value, strlen(value));
+        else
+            r = err_set(err, ABX_INTERNAL, "the field %s cannot be renewed", fresh.pairs[i].key);
+    }
+    auth_headers_done(&fresh);
+    return r;
 }
 
 /* ---- proxy ---- */

@@ -139,9 +139,9 @@ static void the_longest_credentials_fit(void **state)
 
 static void what_cannot_be_is_refused(void **state)
 {
-    struct abx_pair own = { "Authorization", "mine" };
+    struct abx_pair own = { "Authorization", "mine" }, date = { "X-Acs-Date", "mine" };
     struct abx_config_opts cases[] = { ABX_CONFIG_OPTS_INIT, ABX_CONFIG_OPTS_INIT,
-                                       ABX_CONFIG_OPTS_INIT };
+                                       ABX_CONFIG_OPTS_INIT, ABX_CONFIG_OPTS_INIT };
 
     cases[0].api_key = "k";
     cases[0].bearer = 1;
@@ -153,6 +153,8 @@ static void what_cannot_be_is_refused(void **state)
     cases[2].access_key_secret = "s";
     cases[2].headers = &own;
     cases[2].header_count = 1;
+    cases[3] = cases[2];
+    cases[3].headers = &date;
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         abx_config *c = config_load(&cases[i]);
         struct auth_headers h;
