@@ -45,7 +45,7 @@ struct abx_command_opts {
       0 }
 
 /* Result: COMMAND. A non-zero exit is no error. Errors: DEADLINE_EXCEEDED with ABX_REASON_COMMAND_TIMEOUT (the
- * command was killed) or ABX_REASON_REQUEST_TIMEOUT, INVALID_ARGUMENT (cwd, user), UNAVAILABLE. */
+ * command was killed) or ABX_REASON_REQUEST_TIMEOUT, INVALID_ARGUMENT (cwd, program), UNAUTHENTICATED (user). */
 ABX_EXPORT abx_call *abx_command_run(abx_client *client, const abx_sandbox *sandbox,
                                      const char *command, const struct abx_command_opts *opts);
 /* Events; result: COMMAND (output only with `collect`). */

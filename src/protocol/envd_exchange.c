@@ -195,7 +195,8 @@ void envd_exchange_fail(struct envd_exchange *e, const struct abx_err *err)
     if (e->is_broken)
         return;
     e->is_broken = true;
-    e->err = *err;
+    if (!e->health) /* else what broke it stays the reason, only its check is over */
+        e->err = *err;
     client_task_add(e->client, &e->task);
 }
 

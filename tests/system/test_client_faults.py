@@ -209,6 +209,16 @@ def test_health_has_a_deadline(box, server):
     assert 4 < time.monotonic() - began < 20
 
 
+def test_the_deadline_ends_the_question_for_health_too(box, server):
+    async def script(peer):
+        await break_at(peer, 2)
+
+    server.script, server.health = script, None
+    began = time.monotonic()
+    assert kind(error_of(box.run, "x", request_timeout_ms=500)) == CUT
+    assert time.monotonic() - began < 4
+
+
 @pytest.mark.parametrize("gone", [True, False])
 def test_unavailable_said_by_the_stream(box, server, gone):
     async def script(peer):
