@@ -267,11 +267,13 @@ static int write_body(abx_call *call, struct envd_request *q, struct buf *type, 
         q->source_user = call;
         q->source_size = upload_size(&w->upload);
     }
-    if (!is_raw &&
-        buf_printf(type, "multipart/form-data; boundary=%s", w->upload.boundary) != BUF_OK)
-        return err_oom(err);
-    w->headers[w->header_count] =
-        (struct abx_pair){ "Content-Type", is_raw ? "application/octet-stream" : buf_cstr(type) };
+    w->headers[w->header_count] = (struct abx_pair){ "Content-Type", "application/octet-stream" };
+    if (!is_raw) {
+        if (buf_printf(type, "multipart/form-data; boundary=%s", w->upload.boundary) != BUF_OK ||
+            !buf_cstr(type))
+            return err_oom(err);
+        w->headers[w->header_count].value = buf_cstr(type);
+    }
     w->headers[w->header_count + 1] = (struct abx_pair){ "Content-Encoding", "gzip" };
     q->headers = w->headers;
     q->header_count = w->header_count + (w->is_gzip && is_raw ? 2 : 1);

@@ -1,6 +1,7 @@
 /* upload.c - see upload.h. */
 #include "api/upload.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,20 +23,33 @@ bool upload_name_is_plain(const char *path)
     return true;
 }
 
-/* What stands in front of item `i`, behind the last one when i == count. */
-static enum buf_status text_make(struct upload *u, size_t i, struct buf *b)
+/* What stands in front of item `i`, behind the last one when i == count: up to `size` bytes to `to`; returns how many
+ * there are. */
+static size_t text_write(const struct upload *u, size_t i, char *to, size_t size)
 {
-    const char *name;
+    int n;
 
     if (!is_multipart(u))
-        return BUF_OK;
+        return 0;
     if (i == u->count)
-        return buf_printf(b, "\r\n--%s--\r\n", u->boundary);
-    name = u->has_names ? u->items[i].path : "file";
-    return buf_printf(b,
-                      "%s--%s\r\nContent-Disposition: form-data; name=\"file\"; "
-                      "filename=\"%s\"\r\nContent-Type: application/octet-stream\r\n\r\n",
-                      i > 0 ? "\r\n" : "", u->boundary, name);
+        n = snprintf(to, size, "\r\n--%s--\r\n", u->boundary);
+    else
+        n = snprintf(to, size,
+                     "%s--%s\r\nContent-Disposition: form-data; name=\"file\"; "
+                     "filename=\"%s\"\r\nContent-Type: application/octet-stream\r\n\r\n",
+                     i > 0 ? "\r\n" : "", u->boundary, u->has_names ? u->items[i].path : "file");
+    return (size_t)n;
+}
+
+static enum buf_status text_make(struct upload *u, size_t i, struct buf *b)
+{
+    size_t n = text_write(u, i, NULL, 0);
+    enum buf_status st = BUF_OK;
+    uint8_t *to = buf_reserve(b, n + 1, &st);
+
+    if (to)
+        buf_commit(b, text_write(u, i, (char *)to, n + 1));
+    return st;
 }
 
 static int boundary_make(struct upload *u, struct abx_err *err)
@@ -81,9 +95,8 @@ void upload_done(struct upload *u)
     buf_done(&u->text);
 }
 
-int64_t upload_size(struct upload *u)
+int64_t upload_size(const struct upload *u)
 {
-    _cleanup_(buf_done) struct buf b = BUF_INIT(SIZE_MAX / 2);
     int64_t n = 0;
 
     if (u->is_gzip)
@@ -94,9 +107,7 @@ int64_t upload_size(struct upload *u)
 
         if (i < u->count)
             more = item->source ? item->source_size : (int64_t)item->size;
-        buf_reset(&b);
-        if (more < 0 || text_make(u, i, &b) != BUF_OK ||
-            __builtin_add_overflow(more, (int64_t)b.len, &more) ||
+        if (more < 0 || __builtin_add_overflow(more, (int64_t)text_write(u, i, NULL, 0), &more) ||
             __builtin_add_overflow(n, more, &n))
             return ABX_UNSET;
     }

@@ -37,7 +37,7 @@ int upload_init(struct upload *u, const struct abx_write_item *items, size_t cou
                 bool has_names, bool is_gzip, struct abx_err *err);
 void upload_done(struct upload *u);
 /* Whole size in bytes, ABX_UNSET when it is not known before. */
-int64_t upload_size(struct upload *u);
+int64_t upload_size(const struct upload *u);
 /* The source has bytes again. */
 void upload_resume(struct upload *u);
 /* abx_source_fn; `user` is the upload. */

@@ -241,6 +241,7 @@ static int exchange_send(struct envd_exchange *e, const struct envd_request *q, 
         .accept_gzip = q->accept_gzip,
         .skip_502_retry = true,
     };
+    enum buf_status st;
     int n = sandbox_headers(e->sandbox, port, q->user, &mem, pairs, err);
 
     if (n >= 0 && port != ENVD_PORT) {
@@ -250,11 +251,13 @@ static int exchange_send(struct envd_exchange *e, const struct envd_request *q, 
     }
     if (n < 0)
         return n;
-    memcpy(pairs + n, q->headers, q->header_count * sizeof *pairs);
+    if (q->header_count > 0)
+        memcpy(pairs + n, q->headers, q->header_count * sizeof *pairs);
     spec.header_count = (size_t)n + q->header_count;
-    if (buf_printf(&url, "%s%s", base ? base : e->sandbox->envd_url, q->path) == BUF_LIMIT)
+    st = buf_printf(&url, "%s%s", base ? base : e->sandbox->envd_url, q->path);
+    if (st == BUF_LIMIT)
         return err_set(err, ABX_INVALID_ARGUMENT, "the URL is longer than 64 KiB");
-    spec.url = buf_cstr(&url);
+    spec.url = st == BUF_OK ? buf_cstr(&url) : NULL;
     if (!spec.url)
         return err_oom(err);
     return http_start(e->client, &spec, &sink, e, &e->http, err);
