@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks which folder of src/ includes which (the table in docs/architecture.md).
+"""Checks which folder of src/ (and python/_native) includes which (the table in docs/architecture.md).
 
 usage: check_includes.py ROOT          prints `file:line: what` for each violation, exits 1 if there is one
        check_includes.py --self-test   checks the check against a small tree with known violations
@@ -84,8 +84,17 @@ def check_include(path, folder, bracket, name):
 
 
 def check_tree(root):
-    """All violations below root/src as (file, line, what), and the number of files read."""
+    """All violations below root/src and root/python as (file, line, what), and the number of files read."""
     found, count = [], 0
+    # The Python extension is a program that uses libabx: its own files and the installed API, nothing of src.
+    native = Path(root) / "python" / "_native"
+    for file in sorted(native.glob("*.[ch]")):
+        count += 1
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            match = INCLUDE.match(line)
+            name = match[2] if match and match[1] == '"' else ""
+            if name and not name.startswith("abx/") and not ("/" not in name and (native / name).exists()):
+                found.append((f"python/_native/{file.name}", number, f'"{name}": python/_native may include abx alone'))
     src = Path(root) / "src"
     for file in sorted(src.rglob("*.[ch]")):
         path = file.relative_to(src).as_posix()
@@ -123,6 +132,11 @@ def self_test():
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text("".join(f"#include {name}\n" for name in includes))
             expected |= {(f"src/{path}", n) for n in range(2, len(includes) + 1, 2)}
+        native = Path(root) / "python" / "_native"
+        native.mkdir(parents=True)
+        (native / "call.c").write_text('#include "call.h"\n#include "transport/call.h"\n#include "abx/abx.h"\n')
+        (native / "call.h").write_text('#include "abx/client.h"\n#include "buf.h"\n')
+        expected |= {("python/_native/call.c", 2), ("python/_native/call.h", 2)}
         found = {(path, line) for path, line, _ in check_tree(root)[0]}
     for path, line in sorted(expected - found):
         print(f"{path}:{line}: violation not found")

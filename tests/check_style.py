@@ -56,7 +56,9 @@ def code_files(root):
     """Every file of the folders above that people write: no corpora, no caches."""
     for folder in CODE_FOLDERS:
         for file in sorted((root / folder).rglob("*")):
-            if file.is_file() and not {"corpus", "__pycache__", "node_modules"} & set(file.relative_to(root).parts):
+            parts = file.relative_to(root).parts
+            is_cache = any(part in ("corpus", "__pycache__", "node_modules") or part.startswith(".") for part in parts[:-1])
+            if file.is_file() and not is_cache:
                 yield file
 
 

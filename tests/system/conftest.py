@@ -1,7 +1,8 @@
-"""What every system test may use: where the built tree, the tools and the base template are."""
+"""What every system test may use: where the built tree, the tools, the base template and our Python package are."""
 
 import os
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -37,3 +38,36 @@ def base_template(build_dir):
         timeout=1200,
     )
     return Path(run.stdout.strip())
+
+
+def build_wheel(python, tree, out, build=None):
+    """Makes a wheel of the source tree as pip does, without pip; returns its path. `build` keeps objects for next time."""
+    settings = {} if build is None else {"builddir": str(build)}
+    out.mkdir(parents=True, exist_ok=True)
+    run = subprocess.run(
+        [python, "-c", f"import mesonpy; print(mesonpy.build_wheel({str(out)!r}, {settings!r}))"],
+        cwd=tree,
+        env={**os.environ, "PATH": f"{Path(python).parent}:{os.environ['PATH']}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=600,
+    )
+    assert run.returncode == 0, run.stdout[-4000:]
+    return out / run.stdout.split()[-1]
+
+
+@pytest.fixture(scope="session")
+def python_wheel(build_dir, tools_dir, tmp_path_factory):
+    """The wheel of our Python package."""
+    out = tmp_path_factory.mktemp("wheel")
+    return build_wheel(tools_dir / "py/bin/python", ROOT, out, build_dir / "python-package")
+
+
+@pytest.fixture(scope="session")
+def python_dir(python_wheel, tmp_path_factory):
+    """A folder for PYTHONPATH with our Python package as it is installed."""
+    folder = tmp_path_factory.mktemp("python")
+    with zipfile.ZipFile(python_wheel) as wheel:
+        wheel.extractall(folder)
+    return folder

@@ -1,0 +1,1 @@
+"""The async side; see agent_sandbox/_async."""

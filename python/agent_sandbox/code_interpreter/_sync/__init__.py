@@ -1,0 +1,1 @@
+"""The plain side; see agent_sandbox/_sync."""

@@ -1,0 +1,85 @@
+"""The program of the README with our Python package: word for word, and its twin without asyncio."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from service import Service
+
+PROGRAM = """
+import asyncio
+from agent_sandbox import AsyncSandbox
+
+async def main():
+    sandbox = await AsyncSandbox.create(template="base")
+    try:
+        result = await sandbox.commands.run("echo hello")
+        print(result.stdout)
+        await sandbox.files.write("/tmp/data.txt", "content")
+        print(await sandbox.files.read("/tmp/data.txt"))
+    finally:
+        await sandbox.kill()
+
+asyncio.run(main())
+"""
+TWIN = """
+from agent_sandbox import Sandbox
+
+sandbox = Sandbox.create(template="base")
+try:
+    result = sandbox.commands.run("echo hello")
+    print(result.stdout)
+    sandbox.files.write("/tmp/data.txt", "content")
+    print(sandbox.files.read("/tmp/data.txt"))
+finally:
+    sandbox.kill()
+"""
+
+
+@pytest.fixture(scope="module")
+def service(build_dir, base_template):
+    with Service(build_dir) as service:
+        yield service
+
+
+def clean_env(home, python_dir, **more):
+    """An environment in which nothing is configured but what the test says."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("ABX_", "E2B_")) and "proxy" not in k.lower()}
+    return {**kept, "HOME": str(home), "PYTHONPATH": str(python_dir), "PYTHONDONTWRITEBYTECODE": "1", **more}
+
+
+def run_program(text, folder, env):
+    file = folder / "program.py"
+    file.write_text(text)
+    return subprocess.run(
+        [sys.executable, file], cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def ours(service):
+    return {
+        "ABX_SANDBOX_API_KEY": service.key,
+        "ABX_SANDBOX_BASE_URL": service.origin,
+        "ABX_SANDBOX_DOMAIN": f"localhost:{service.port}",
+    }
+
+
+def theirs(service):
+    return service.client_env()
+
+
+@pytest.mark.parametrize("text", [PROGRAM, TWIN], ids=["async", "sync"])
+@pytest.mark.parametrize("names", [ours, theirs], ids=["ABX", "E2B"])
+def test_program_runs(service, python_dir, tmp_path, text, names):
+    run = run_program(text, tmp_path, clean_env(tmp_path, python_dir, **names(service)))
+    assert (run.stdout, run.returncode) == ("hello\n\ncontent\n", 0), run.stderr
+    assert service.request("GET", "/v2/sandboxes")[2] == []  # it was killed
+
+
+@pytest.mark.parametrize("text", [PROGRAM, TWIN], ids=["async", "sync"])
+def test_program_with_a_wrong_key_says_so(service, python_dir, tmp_path, text):
+    env = clean_env(tmp_path, python_dir, **{**ours(service), "ABX_SANDBOX_API_KEY": "e2b_00"})
+    run = run_program(text, tmp_path, env)
+    assert run.returncode == 1
+    assert run.stderr.splitlines()[-1].startswith("agent_sandbox.exceptions.AuthenticationException: "), run.stderr
