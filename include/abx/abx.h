@@ -11,5 +11,6 @@
 #include "abx/git.h"
 #include "abx/http.h"
 #include "abx/sandbox.h"
+#include "abx/server.h"
 
 #endif
