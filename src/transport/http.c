@@ -200,14 +200,20 @@ static bool answer_is_retried(struct http_exchange *x, const struct http_head *h
     return true;
 }
 
+/* 0, 0.5, 1, 2, 4, 8, 8 s ... before the n-th further try to connect. */
+static int64_t connect_delay_ms(int n)
+{
+    return n == 0 ? 0 : INT64_C(500) << MIN(n - 1, 4);
+}
+
 /* Is a failed attempt made again? Then it waits. */
 static bool failure_is_retried(struct http_exchange *x, CURLcode result)
 {
-    static const int64_t connect_delays_ms[HTTP_RETRIES] = { 0, 500, 1000 };
+    int connect_retries = x->config ? x->config->connect_retries : HTTP_RETRIES;
     int64_t delay_ms;
 
-    if (fail_is_connect_retry(x, result) && x->connect_retries < HTTP_RETRIES) {
-        delay_ms = connect_delays_ms[x->connect_retries];
+    if (fail_is_connect_retry(x, result) && x->connect_retries < connect_retries) {
+        delay_ms = connect_delay_ms(x->connect_retries);
         if (!has_time(x, delay_ms))
             return false;
         x->connect_retries++;

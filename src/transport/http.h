@@ -15,7 +15,7 @@
 #include "transport/config.h"
 
 enum http_retry {
-    HTTP_RETRY_CONNECT, /* up to 3 times while connecting: nothing was sent (0, 0.5, 1 s) */
+    HTTP_RETRY_CONNECT, /* while connecting: nothing was sent (config: connection_retries; 0, 0.5, 1, 2 s ... before each) */
     HTTP_RETRY_READ,    /* and a read without effect: on 429, 502, 503, 504 and lost connections, by
                            Retry-After and Should-Retry */
     HTTP_RETRY_KEYED,   /* like READ, for a request with an Idempotency-Key */
