@@ -44,8 +44,10 @@ static int full(struct buf *to, enum buf_status s, struct abx_err *err)
 static int decode(struct buf *to, struct slice part, bool plus, const char *what,
                   struct abx_err *err)
 {
-    if (part.n > to->limit)
+    if (part.n >= to->limit)
         return full(to, BUF_LIMIT, err);
+    if (!buf_reserve(to, MAX(part.n, (size_t)1), NULL)) /* so that only a malformed text can fail */
+        return err_oom(err);
     if (!percent_decode(to, part, plus))
         return err_set(err, ABX_INVALID_ARGUMENT,
                        "%s '%.*s' is not percent-encoded as it should be", what,
