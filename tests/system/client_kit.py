@@ -10,10 +10,12 @@ STREAMS = {1: "stdout", 2: "stderr", 3: "pty"}
 class Box:
     """One sandbox of `service`, through one client and codec."""
 
-    def __init__(self, library, client, service, made, protobuf=False, **parts):
+    def __init__(self, library, client, service, made, protobuf=False, config=None, **parts):
         self.abx, self.client = library, client
         self.id = made["sandboxID"]
-        self.config = library.config(api_key=service.key, api_url=service.origin, protobuf=int(protobuf))
+        self.config = library.config(
+            api_key=service.key, api_url=service.origin, protobuf=int(protobuf), **(config or {})
+        )
         parts = {"envd_version": made["envdVersion"], "envd_access_token": made["envdAccessToken"], **parts}
         self.sandbox = library.sandbox(self.config, sandbox_id=self.id, **parts)
 
