@@ -1,8 +1,9 @@
 /* client.c - see client.h. One epoll set holds everything, so that its fd is what a foreign loop watches.
  *
- * The timerfd stands for all timers and for queued tasks: it is armed for the earliest of them, and only moved
- * when something earlier comes or when it fired, so a process that finds nothing due costs little and arming
- * the same deadline again costs no system call. The eventfd is abx_client_wake alone.
+ * The timerfd stands for the earliest timer. Setting it costs more than a whole small request in some virtual
+ * machines, so it is moved only when something earlier comes or when it fired; timers that are cleared leave it, and it
+ * fires once for nothing. What is due now (tasks, libcurl's timer of 0 ms) is told by the eventfd, which is also
+ * abx_client_wake's.
  *
  * Watches are found by descriptor and generation, never by pointer: a callback may clear any watch while events
  * of the same round are still to be told.
@@ -26,7 +27,6 @@
 #define TASK_ROUNDS 8
 #define KEY_TIMER UINT64_MAX
 #define KEY_WAKE (UINT64_MAX - 1)
-#define ARMED_NOW INT64_C(1)
 
 struct watch_slot {
     struct client_watch *watch;
@@ -42,6 +42,7 @@ struct abx_client {
     pid_t pid;
     atomic_bool is_woken;
     bool in_process, is_closing, is_free_wanted;
+    bool is_kicked; /* the eventfd says that something is due now */
     int completed;
 
     struct client_timer *timers; /* root of the heap */
@@ -131,14 +132,19 @@ static void heap_remove(abx_client *c, struct client_timer *t)
 /* Makes the epoll fd readable when the next thing is due. */
 static void client_arm(abx_client *c)
 {
-    int64_t due_ns = c->tasks.first ? ARMED_NOW : c->timers ? MAX(c->timers->due_ns, ARMED_NOW) : 0;
+    int64_t due_ns = c->timers ? c->timers->due_ns : 0;
     struct itimerspec at = { 0 };
+    uint64_t one = 1;
 
     if (c->in_process) /* at its end */
         return;
-    if (due_ns == 0 || (c->armed_ns != 0 && c->armed_ns <= due_ns))
+    if (c->tasks.first || (due_ns != 0 && due_ns <= time_mono_ns())) {
+        if (c->is_kicked || client_is_forked(c))
+            return;
+        c->is_kicked = write(c->wake_fd, &one, sizeof one) == sizeof one;
         return;
-    if (client_is_forked(c))
+    }
+    if (due_ns == 0 || (c->armed_ns != 0 && c->armed_ns <= due_ns) || client_is_forked(c))
         return;
     at.it_value.tv_sec = due_ns / NSEC_PER_SEC;
     at.it_value.tv_nsec = due_ns % NSEC_PER_SEC;
@@ -150,7 +156,7 @@ void client_timer_set(abx_client *c, struct client_timer *t, int64_t due_ns)
 {
     if (t->due_ns != 0)
         heap_remove(c, t);
-    t->due_ns = MAX(due_ns, ARMED_NOW);
+    t->due_ns = MAX(due_ns, INT64_C(1));
     t->child = t->prev = t->next = NULL;
     c->timers = heap_meld(c->timers, t);
     client_arm(c);
@@ -330,6 +336,7 @@ static int client_turn(abx_client *c, int timeout_ms)
             uint64_t count;
 
             (void)!read(c->wake_fd, &count, sizeof count);
+            c->is_kicked = false;
         } else {
             watch_tell(c, &evs[i]);
         }
@@ -344,12 +351,10 @@ static int client_turn(abx_client *c, int timeout_ms)
         return completed;
     }
     if (has_fired) {
-        c->armed_ns = 0;
-        if (!c->timers && !c->tasks.first) { /* nothing to arm it for: reading clears it as well */
-            uint64_t count;
+        uint64_t count;
 
-            (void)!read(c->timer_fd, &count, sizeof count);
-        }
+        c->armed_ns = 0;
+        (void)!read(c->timer_fd, &count, sizeof count);
     }
     client_arm(c);
     if (is_interrupted || (timeout_ms != 0 && atomic_exchange(&c->is_woken, false)))

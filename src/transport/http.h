@@ -31,7 +31,7 @@ struct http_spec {
     bool has_body;        /* an empty body is sent as Content-Length: 0 */
     abx_source_fn source; /* instead of body; such a request is never sent twice */
     void *source_user;
-    int64_t source_size;
+    int64_t source_size; /* ABX_UNSET = unknown: then by HTTP/1.1, see http_setup.c */
     enum http_retry retry;
     /* Values for a further attempt of fields that count only once (a signature and its nonce), written over those
      * of the same names and lengths; `user` is the sink's, `to` is done by the caller. NULL = all fields are

@@ -345,7 +345,9 @@ static CURLcode set_connection(struct http_exchange *x)
     CURL *e = x->easy;
     const struct abx_config *c = x->config;
     const char *proxy = c && c->proxy && !url_is_loopback(x->url) ? c->proxy : "";
-    bool is_h2 = x->is_https && !x->http1_only && !x->is_tunnel && (!c || c->http2);
+    /* libcurl 7.88 loses bytes of an answer whose request's body has no length, over HTTP/2. */
+    bool is_unsized = x->source && x->source_size == ABX_UNSET;
+    bool is_h2 = x->is_https && !x->http1_only && !x->is_tunnel && !is_unsized && (!c || c->http2);
     const char *ca = c && c->ca_file ? c->ca_file : x->pool->ca_file;
     /* Not the folder that libcurl was built with: with one it reads all certificates for each connection. */
     const char *ca_dir = ca ? NULL : x->pool->ca_dir;
