@@ -8,6 +8,7 @@
 """
 
 import ctypes
+import os
 from pathlib import Path
 
 from cheaders import Headers
@@ -33,7 +34,8 @@ def encode(value):
 class Library:
     def __init__(self, build_dir):
         self.headers = Headers(ROOT / "include/abx")
-        self.c = ctypes.CDLL(str(Path(build_dir) / "src/libabx/libabx.so.0"))
+        # ABX_LIBABX: a library of another build (script/test has one with sanitizers).
+        self.c = ctypes.CDLL(os.environ.get("ABX_LIBABX") or str(Path(build_dir) / "src/libabx/libabx.so.0"))
         self.headers.bind(self.c)
         self.constants = self.headers.constants
         names = {v: k for k, v in self.constants.items() if v <= -1001 and v >= -1016}

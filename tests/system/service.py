@@ -26,6 +26,7 @@ class Service:
         self.args = ["--disk", disk, *args]
         # Not the machine's: there the users' own clients look.
         self.env = {**os.environ, "ABX_LOCAL_DIR": str(self.data_dir / "local-clients"), **(env or {})}
+        self.env.pop("LD_PRELOAD", None)  # a sanitizer's, meant for a library in the tests' own process
         self.process = None
         self.origin = None
         self.port = None

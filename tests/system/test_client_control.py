@@ -684,33 +684,34 @@ def test_the_service_offers_protobuf(abx, service, client, real):
     assert client.run("abx_sandbox_kill", real, made["sandboxID"], UNSET).bool() is True
 
 
-# ---- the example ----
+# ---- the examples ----
+
+
+def example(build_dir, service, folder, name, *args, key=None, stdin=subprocess.DEVNULL):
+    env = {**os.environ, "E2B_API_URL": service.origin, "E2B_API_KEY": key or service.key, "HOME": str(folder)}
+    env.pop("LD_PRELOAD", None)  # see Service
+    return subprocess.run([build_dir / f"examples/example_{name}", *args], capture_output=True, text=True, timeout=60,
+                          env=env, cwd=folder, stdin=stdin)
 
 
 def test_the_quickstart_example(build_dir, service, tmp_path):
     assert len((ROOT / "examples/quickstart.c").read_text().splitlines()) < 60
-    env = {**os.environ, "E2B_API_URL": service.origin, "E2B_API_KEY": service.key, "HOME": str(tmp_path)}
-    run = subprocess.run([build_dir / "examples/example_quickstart"], capture_output=True, text=True, timeout=60, env=env,
-                         cwd=tmp_path)
+    run = example(build_dir, service, tmp_path, "quickstart")
     assert (run.returncode, run.stdout, run.stderr) == (0, "hello\ncontent\n", "")
     assert service.request("GET", "/v2/sandboxes")[2] == []
-    env["E2B_API_KEY"] = "nonsense"
-    run = subprocess.run([build_dir / "examples/example_quickstart"], capture_output=True, text=True, timeout=60, env=env,
-                         cwd=tmp_path)
+    run = example(build_dir, service, tmp_path, "quickstart", key="nonsense")
     assert (run.returncode, run.stdout) == (1, "")
     assert run.stderr == "quickstart: unauthenticated: Invalid API key format\n"
 
 
 def test_the_loop_example(build_dir, service, tmp_path):
     made = service.create(timeout=60)
-    env = {**os.environ, "E2B_API_URL": service.origin, "E2B_API_KEY": service.key, "HOME": str(tmp_path)}
     keyboard, nobody = os.pipe()  # standard input that says nothing and does not end
-    run = subprocess.run([build_dir / "examples/example_loop", made["sandboxID"]], stdin=keyboard,
-                         stdout=subprocess.PIPE, text=True, timeout=60, env=env, cwd=tmp_path)
+    run = example(build_dir, service, tmp_path, "loop", made["sandboxID"], stdin=keyboard)
     os.close(keyboard)
     os.close(nobody)
     service.kill(made["sandboxID"])
-    assert run.returncode == 0
+    assert (run.returncode, run.stderr) == (0, "")
     lines = run.stdout.splitlines()
     for name in ("first", "second", "third"):
         mine = [line for line in lines if line.startswith(name)]
