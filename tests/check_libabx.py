@@ -58,6 +58,10 @@ def check_headers(include, cc):
     if not cxx:
         print("no C++ compiler found")
         return 1
+    installed = set(re.findall(r"'abx/(\w+\.h)'", Path(include, "meson.build").read_text(encoding="utf-8")))
+    for name in sorted(installed ^ {p.name for p in Path(include, "abx").glob("*.h")}):
+        print(f"abx/{name}: is in the folder or in include/meson.build alone")
+        bad = 1
     for header in sorted(Path(include, "abx").glob("*.h")):
         source = f'#include "abx/{header.name}"\n#include "abx/{header.name}"\nint main(void) {{ return 0; }}\n'
         for compiler, options in ((cc, C99), (cxx, CXX)):

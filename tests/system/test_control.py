@@ -105,7 +105,7 @@ def test_keys(control):
 def test_routes(control):
     assert control.ask("GET", "/health").status == 200
     info = control.ask("GET", "/abx/v1/info", headers={"X-API-Key": ""}).json
-    assert info["limits"]["maxTimeoutSeconds"] == 86400
+    assert info["limits"]["maxTimeoutSeconds"] == 86400 and info["abxCodecs"] == ["json", "proto"]
     assert control.ask("GET", "/nothing").status == 404
     answer = control.ask("PUT", "/sandboxes")
     assert answer.status == 405 and answer.headers["Allow"] == "POST, GET" and answer.message

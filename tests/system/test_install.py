@@ -43,3 +43,29 @@ def test_installed_tree(build_dir, tmp_path):
     # Its programs are looked for in the prefix that it was built for, and the message says so.
     lost = subprocess.run([tmp_path / "usr/local/bin/abx", "doctor"], capture_output=True, text=True, timeout=60)
     assert lost.returncode in (0, 1) or (lost.returncode == 4 and "/usr/local/libexec/abx" in lost.stderr)
+
+
+def test_a_program_of_others_links_with_what_is_installed(build_dir, tmp_path):
+    subprocess.run(
+        ["/usr/bin/meson", "install", "-C", build_dir, "--no-rebuild"],
+        env={**os.environ, "DESTDIR": str(tmp_path)}, check=True, stdout=subprocess.DEVNULL, timeout=60)
+    package = next(tmp_path.rglob("libabx.pc"))
+    prefix = tmp_path / "usr/local"
+    env = {**os.environ, "PKG_CONFIG_PATH": str(package.parent), "HOME": str(tmp_path), "E2B_API_URL": "http://127.0.0.1:1",
+           "E2B_API_KEY": "k"}
+    libdir = package.parent.parent
+
+    def flags(*args):
+        command = ["pkg-config", f"--define-variable=prefix={prefix}", *args]
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=30).stdout.split()
+
+    assert flags("--modversion", "libabx") == ["0.1.0"]
+    static = flags("--cflags", "libabx") + [f"-L{libdir}", "-l:libabx.a"]
+    static += flags("--libs", "libcurl", "jansson", "nettle", "zlib")
+    for name, used in (("shared", flags("--cflags", "--libs", "libabx")), ("static", static)):
+        program = tmp_path / name
+        subprocess.run(["cc", ROOT / "examples/quickstart.c", "-o", program, *used], check=True, timeout=60)
+        linked = subprocess.run(["readelf", "-d", program], capture_output=True, text=True, check=True).stdout
+        assert ("[libabx.so.0]" in linked) == (name == "shared") and "protobuf" not in linked
+        run = subprocess.run([program], env={**env, "LD_LIBRARY_PATH": str(libdir)}, capture_output=True, text=True, timeout=60)
+        assert run.returncode == 1 and run.stderr.startswith("quickstart: unavailable: 127.0.0.1:1: connect"), run
