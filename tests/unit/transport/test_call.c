@@ -338,7 +338,7 @@ static void bytes_have_a_nul_and_can_be_taken(void **state)
     buf_consume(&call->bytes, 2);
     assert_non_null(buf_cstr(&call->bytes));
     call_finish(call, ABX_RESULT_BYTES);
-    test_text("borrowed", abx_call_bytes(call, &n), "hello");
+    test_text("borrowed", (const char *)abx_call_bytes(call, &n), "hello");
     assert_int_equal(n, 5);
     taken = abx_call_take_bytes(call, &n);
     test_text("taken", taken, "hello");
