@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/client.h"
+#include "cli/client/commands.h"
 #include "cli/client_commands.h"
 
 static const struct command commands[] = {
@@ -15,10 +16,14 @@ static const struct command commands[] = {
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
+    int status;
 
     for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
         if (strcmp(name, commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);
+    status = client_run(argc - 1, argv + 1);
+    if (status >= 0)
+        return status;
     (void)fprintf(stderr, "abx-client: '%s' is no command of the client: it is run by abx(1)\n",
                   name);
     return 2;

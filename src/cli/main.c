@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/client_commands.h"
+#include "cli/spec.h"
 
 static const struct command commands[] = {
     { "serve", "run the sandbox service on this machine", cmd_serve },
@@ -21,11 +22,12 @@ static void print_help(FILE *to)
     (void)fprintf(to, "usage: abx COMMAND [OPTION...]\n\n"
                       "Sandboxes for AI agents on one plain Linux machine.\n\ncommands:\n");
     for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-        (void)fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].summary);
-    (void)fprintf(to,
-                  "  %-10s %s\n  %-10s %s\n\n"
-                  "'abx COMMAND --help' describes one command; the manual is abx(1).\n",
-                  "help", "print this", "version", "print the version");
+        (void)fprintf(to, "  %-18s %s\n", commands[i].name, commands[i].summary);
+    (void)fprintf(to, "  %-18s %s\n  %-18s %s\n\nsandboxes:\n", "help", "print this", "version",
+                  "print the version");
+    spec_print_commands(to);
+    (void)fprintf(to, "\n'abx COMMAND --help' describes one command; the manuals are abx(1) and "
+                      "abx-sandbox(1).\n");
 }
 
 int main(int argc, char **argv)
@@ -48,6 +50,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
         if (strcmp(name, commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);
+    if (spec_has_word(name))
+        return cmd_client(argc - 1, argv + 1);
     (void)fprintf(stderr, "abx: unknown command '%s'\nTry 'abx help'.\n", name);
     return 2;
 }
