@@ -305,7 +305,9 @@ static int take_tables(abx_config *c, const struct toml_file *f, struct abx_err 
     for (int i = 0; i < CONFIG_COUNT && r == 0; i++) {
         if (!config_rows[i].table || i == CONFIG_PROFILE || i == CONFIG_PROVIDER)
             continue;
-        r = take_toml(c, &f->toml, i, path, more, err);
+        /* A provider's table has its endpoint, not how connections are made. */
+        if (config_rows[i].env_scoped || i == CONFIG_REGION)
+            r = take_toml(c, &f->toml, i, path, more, err);
         if (r == 0)
             r = take_toml(c, &f->toml, i, config_rows[i].table, f->origin, err);
     }
