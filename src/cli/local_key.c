@@ -14,7 +14,7 @@
 #include "base/str.h"
 #include "cli/admin.h"
 
-#define CALL_TIMEOUT_S 5
+#define CALL_TIMEOUT_S 2
 
 static int open_kept(const char *data_dir, int *ret, struct abx_err *err)
 {
@@ -121,8 +121,14 @@ int local_key_ensure(const char *socket_path, const char *data_dir, const struct
     return r;
 }
 
-static void publish_user(const struct local_dir *d, const struct local_service_info *info,
-                         const char *socket_path, const struct local_user *user)
+static bool is_away(int code)
+{
+    return code == ABX_UNAVAILABLE || code == ABX_DEADLINE_EXCEEDED;
+}
+
+/* Only control's absence is an error. */
+static int publish_user(const struct local_dir *d, const struct local_service_info *info,
+                        const char *socket_path, const struct local_user *user, struct abx_err *ret)
 {
     char key[LOCAL_KEY_SIZE];
     struct abx_err err = { 0 };
@@ -131,9 +137,12 @@ static void publish_user(const struct local_dir *d, const struct local_service_i
     if (r == 0)
         r = local_dir_write(d, info, user->uid, key, &err);
     explicit_bzero(key, sizeof key);
+    if (is_away(r))
+        return err_set(ret, r, "%s", err.msg);
     if (r < 0)
         log_warn("a local user does not find this service", "user", user->name, "error", err.msg,
                  NULL);
+    return 0;
 }
 
 static bool is_listed(const struct local_user *users, size_t n, uid_t uid)
@@ -191,9 +200,17 @@ int local_publish(const struct local_service_info *info, const char *socket_path
 
     if (r < 0)
         return r;
-    for (size_t i = 0; i < n_users; i++)
-        publish_user(ret, info, socket_path, &users[i]);
-    if (publish_kept(ret, info, socket_path, users, n_users, &why) < 0)
-        log_warn("some local users do not find this service", "error", why.msg, NULL);
-    return 0;
+    for (size_t i = 0; i < n_users && r == 0; i++)
+        r = publish_user(ret, info, socket_path, &users[i], err);
+    if (r == 0) {
+        r = publish_kept(ret, info, socket_path, users, n_users, &why);
+        if (is_away(r))
+            r = err_set(err, r, "%s", why.msg);
+        else if (r < 0)
+            log_warn("some local users do not find this service", "error", why.msg, NULL);
+    }
+    if (!is_away(r))
+        return 0;
+    local_dir_give_up(ret);
+    return r;
 }

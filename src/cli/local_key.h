@@ -17,7 +17,8 @@ int local_key_ensure(const char *socket_path, const char *data_dir, const struct
 
 /* Takes the local folder for a service and writes the files: of `users`, and of every other user whose kept key is
  * good (`abx key local` made it); other kept keys are forgotten. What fails for one user is logged and does
- * not keep the others from theirs. FAILED_PRECONDITION as local_dir_take. */
+ * not keep the others from theirs. FAILED_PRECONDITION as local_dir_take; UNAVAILABLE or DEADLINE_EXCEEDED when control
+ * does not answer (within 2 s): the folder is given up again, try later. */
 int local_publish(const struct local_service_info *info, const char *socket_path,
                   const struct local_user *users, size_t n_users, struct local_dir *ret,
                   struct abx_err *err);

@@ -35,6 +35,8 @@
 #define KILL_ALL_TIMEOUT_NS (40 * NSEC_PER_SEC)
 #define KILL_RETRY_TIMEOUT_NS (15 * NSEC_PER_SEC)
 #define KILL_ALL_TRIES 3
+#define PUBLISH_TRIES 4
+#define PUBLISH_PAUSE_NS (200 * NSEC_PER_MSEC)
 /* Just below the sandboxes' uid ranges (userns.h), four uids for each of 16,384 instances. */
 #define ROLE_UID_FIRST (1879048192u - 65536u)
 
@@ -506,23 +508,38 @@ static int set_up(struct supervisor *s, struct abx_err *err)
     return r < 0 ? r : prepare_roles(s, err);
 }
 
-/* Clients of users on this machine find the service that has the folder. It works without too. */
-static void publish_locally(struct supervisor *s)
+static void describe_service(const struct supervisor *s, struct local_service_info *info)
 {
-    struct local_service_info info = { 0 };
+    *info = (struct local_service_info){ 0 };
+    (void)snprintf(info->instance, sizeof info->instance, "%s", s->dir.instance);
+    (void)snprintf(info->data_dir, sizeof info->data_dir, "%s", s->dir.path);
+    (void)snprintf(info->base_url, sizeof info->base_url, "%s", s->origin);
+    if (s->opts->domain)
+        (void)snprintf(info->domain, sizeof info->domain, "%s", s->opts->domain);
+    else
+        (void)snprintf(info->domain, sizeof info->domain, "localhost:%u", s->listen.port);
+}
+
+/* Clients of users on this machine find the service that has the folder. It works without too. A
+ * control that dies meanwhile is started again between two tries. */
+static void publish_locally(struct supervisor *s, int *ret_signal)
+{
+    struct local_service_info info;
     struct abx_err err = { 0 };
     char socket_path[128];
+    int r = ABX_UNAVAILABLE;
 
-    (void)snprintf(info.instance, sizeof info.instance, "%s", s->dir.instance);
-    (void)snprintf(info.data_dir, sizeof info.data_dir, "%s", s->dir.path);
-    (void)snprintf(info.base_url, sizeof info.base_url, "%s", s->origin);
-    if (s->opts->domain)
-        (void)snprintf(info.domain, sizeof info.domain, "%s", s->opts->domain);
-    else
-        (void)snprintf(info.domain, sizeof info.domain, "localhost:%u", s->listen.port);
+    describe_service(s, &info);
     (void)snprintf(socket_path, sizeof socket_path, "%s/admin.sock", s->run_dir);
-    if (local_publish(&info, socket_path, s->opts->local_users, s->opts->n_local_users, &s->local,
-                      &err) < 0)
+    for (int i = 0; i < PUBLISH_TRIES && *ret_signal == 0; i++) {
+        r = local_publish(&info, socket_path, s->opts->local_users, s->opts->n_local_users,
+                          &s->local, &err);
+        if (r != ABX_UNAVAILABLE && r != ABX_DEADLINE_EXCEEDED)
+            break;
+        if (turn(s, time_mono_ns() + PUBLISH_PAUSE_NS, ret_signal, &err) < 0)
+            break;
+    }
+    if (r < 0 && *ret_signal == 0)
         log_warn("clients on this machine do not find this service by themselves", "error", err.msg,
                  NULL);
 }
@@ -567,7 +584,7 @@ int supervisor_run(const struct supervisor_opts *opts, struct abx_err *err)
     s.notify_ns = notify_watchdog_ns() / 4;
     r = wait_ready(&s, &signo, err);
     if (r == 0 && signo == 0) {
-        publish_locally(&s);
+        publish_locally(&s, &signo);
         announce(&s);
     }
     while (r == 0 && signo == 0)
