@@ -149,12 +149,10 @@ def need(**values: str | None) -> None:
 
 
 def check_credentials(username: str | None, password: str | None) -> bool:
-    """Are there credentials? Half of them are refused."""
+    """Are there credentials? A password alone is refused; a username alone is none."""
     if password and not username:
         raise InvalidArgumentException("a password needs a username")
-    if username and not password:
-        raise InvalidArgumentException("a username needs a password (or a token)")
-    return bool(username)
+    return bool(username and password)
 
 
 def repository_name(url: str) -> str | None:
