@@ -69,8 +69,13 @@ def theirs(service):
     return service.client_env()
 
 
+def found(service):
+    """Nothing is configured: the client finds the service of this machine (ABX_LOCAL_DIR only keeps tests apart)."""
+    return {"ABX_LOCAL_DIR": service.env["ABX_LOCAL_DIR"]}
+
+
 @pytest.mark.parametrize("text", [PROGRAM, TWIN], ids=["async", "sync"])
-@pytest.mark.parametrize("names", [ours, theirs], ids=["ABX", "E2B"])
+@pytest.mark.parametrize("names", [ours, theirs, found], ids=["ABX", "E2B", "unconfigured"])
 def test_program_runs(service, python_dir, tmp_path, text, names):
     run = run_program(text, tmp_path, clean_env(tmp_path, python_dir, **names(service)))
     assert (run.stdout, run.returncode) == ("hello\n\ncontent\n", 0), run.stderr
@@ -83,3 +88,24 @@ def test_program_with_a_wrong_key_says_so(service, python_dir, tmp_path, text):
     run = run_program(text, tmp_path, env)
     assert run.returncode == 1
     assert run.stderr.splitlines()[-1].startswith("agent_sandbox.exceptions.AuthenticationException: "), run.stderr
+
+
+def test_nothing_configured_and_no_service_says_what_to_do(service, python_dir, tmp_path):
+    run = run_program(TWIN, tmp_path, clean_env(tmp_path, python_dir, ABX_LOCAL_DIR=str(tmp_path / "none")))
+    assert run.returncode == 1
+    last = run.stderr.splitlines()[-1]
+    assert last.startswith("agent_sandbox.exceptions.AuthenticationException: ") and "abx key local" in last, run.stderr
+
+
+def test_options_of_a_call_go_before_the_environment(service, python_dir, tmp_path):
+    names = {"ABX_SANDBOX_API_KEY": "e2b_00", "ABX_SANDBOX_BASE_URL": "http://127.0.0.1:1"}
+    text = f"""
+from agent_sandbox import Sandbox
+options = dict(api_key={service.key!r}, api_url={service.origin!r})
+sandbox = Sandbox.create(**options)
+print(Sandbox.get_info(sandbox.sandbox_id, **options).sandbox_id == sandbox.sandbox_id)
+print(sandbox.get_info(request_timeout=10).sandbox_id == sandbox.sandbox_id)
+print(Sandbox.kill(sandbox.sandbox_id, **sandbox.connection_config.get_api_params()))
+"""
+    run = run_program(text, tmp_path, clean_env(tmp_path, python_dir, **names))
+    assert (run.stdout, run.returncode) == ("True\nTrue\nTrue\n", 0), run.stderr
