@@ -26,6 +26,7 @@ void exchange_release(struct http_exchange *x)
 {
     struct http_pool *pool = x->pool;
 
+    pool_dequeue(pool, x);
     client_timer_clear(pool->client, &x->timer);
     client_task_remove(pool->client, &x->resume_task);
     if (x->prev_live)
@@ -102,7 +103,7 @@ static void exchange_arm(struct http_exchange *x)
 {
     int64_t due_ns = earlier(exchange_limit(x), idle_due(x));
 
-    if (x->state == EXCHANGE_WAITING)
+    if (x->state == EXCHANGE_WAITING && !x->is_queued)
         due_ns = earlier(due_ns, x->retry_at_ns);
     if (due_ns == 0 || (x->timer.due_ns != 0 && x->timer.due_ns <= due_ns))
         return;
@@ -112,7 +113,9 @@ static void exchange_arm(struct http_exchange *x)
 static void exchange_time_over(struct http_exchange *x, bool is_idle)
 {
     struct abx_err err = { 0 };
-    const char *phase = x->state == EXCHANGE_WAITING ? "wait to try again" : fail_phase(x);
+    const char *phase = x->is_queued                   ? "wait for a connection"
+                        : x->state == EXCHANGE_WAITING ? "wait to try again"
+                                                       : fail_phase(x);
 
     if (is_idle)
         (void)err_reason(&err, ABX_REASON_REQUEST_TIMEOUT, "%s: %s: no bytes for %lld ms", x->host,
@@ -138,7 +141,8 @@ static void exchange_due(void *user)
         exchange_time_over(x, true);
         return;
     }
-    if (x->state == EXCHANGE_WAITING && x->retry_at_ns <= now_ns && exchange_attempt(x, &err) < 0) {
+    if (x->state == EXCHANGE_WAITING && !x->is_queued && x->retry_at_ns <= now_ns &&
+        exchange_attempt(x, &err) < 0) {
         exchange_end(x, &err);
         return;
     }
@@ -494,12 +498,26 @@ static int exchange_attempt(struct http_exchange *x, struct abx_err *err)
     x->discarded = 0;
     x->body_at = 0;
     head_reset(&x->head);
+    if (pool_enqueue(x->pool, x)) {
+        x->state = EXCHANGE_WAITING;
+        return 0;
+    }
     r = x->renew && x->answer_retries > 0 ? setup_renew(x, err) : 0;
     if (r == 0)
         r = setup_attempt(x, err);
     if (r < 0)
         return r;
     return pool_add(x->pool, x, err);
+}
+
+void exchange_admit(struct http_exchange *x)
+{
+    struct abx_err err = { 0 };
+
+    if (exchange_attempt(x, &err) < 0)
+        exchange_end(x, &err);
+    else
+        exchange_arm(x);
 }
 
 static void exchange_clear(struct http_exchange *x)

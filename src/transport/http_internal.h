@@ -70,8 +70,10 @@ struct http_exchange {
     struct http_pool *pool;
     CURL *easy;
     enum exchange_state state;
-    struct http_exchange *next;                  /* in pool->spare or ->doomed */
-    struct http_exchange *prev_live, *next_live; /* in pool->live */
+    struct http_exchange *next;                    /* in pool->spare or ->doomed */
+    struct http_exchange *prev_live, *next_live;   /* in pool->live */
+    struct http_exchange *prev_queue, *next_queue; /* in pool->queue */
+    bool is_queued, is_counted;
 
     struct http_sink sink;
     void *user;
@@ -143,6 +145,11 @@ struct http_pool {
     struct http_exchange *live;   /* from http_start to their end */
     struct http_exchange *spare;  /* finished, with their easy handle */
     struct http_exchange *doomed; /* canceled inside a callback */
+    /* Exchanges that each need a connection of their own wait here for one, in order: libcurl's own queue goes through
+     * all that wait each time one ends. */
+    struct http_exchange *queue, *queue_last;
+    struct client_task queue_task;
+    int counted; /* of those in libcurl's hands */
     int running_count, spare_count, open_count;
 };
 
@@ -151,6 +158,9 @@ struct http_pool {
 struct http_exchange *pool_take(struct http_pool *pool);
 void pool_give(struct http_pool *pool, struct http_exchange *x);
 int pool_add(struct http_pool *pool, struct http_exchange *x, struct abx_err *err);
+/* Takes it into the queue when all connections are taken. */
+bool pool_enqueue(struct http_pool *pool, struct http_exchange *x);
+void pool_dequeue(struct http_pool *pool, struct http_exchange *x);
 /* Out of libcurl's hands; its connection is cut unless the transfer was complete. Not inside libcurl. */
 void pool_remove(struct http_pool *pool, struct http_exchange *x);
 /* Continues a paused transfer; runs its callbacks. Not inside libcurl. */
@@ -172,6 +182,8 @@ void tunnel_opened(struct http_exchange *x);
 /* http.c */
 /* libcurl is done with an attempt. */
 void exchange_finished(struct http_exchange *x, CURLcode result);
+/* Its turn in the queue has come. */
+void exchange_admit(struct http_exchange *x);
 /* Back to the pool; the end was told or is not to be told. */
 void exchange_release(struct http_exchange *x);
 

@@ -181,6 +181,69 @@ static void pool_limit(struct http_pool *pool)
     (void)curl_multi_setopt(pool->multi, CURLMOPT_MAXCONNECTS, MAX(keep, 1L));
 }
 
+/* ---- the queue ---- */
+
+/* HTTP/2 shares connections and tunnels leave the pool: those are libcurl's to count. */
+static bool needs_a_connection(const struct http_exchange *x)
+{
+    return !x->is_https && !x->is_tunnel;
+}
+
+bool pool_enqueue(struct http_pool *pool, struct http_exchange *x)
+{
+    if (!needs_a_connection(x) || pool->counted < pool->max_connections)
+        return false;
+    x->is_queued = true;
+    x->next_queue = NULL;
+    x->prev_queue = pool->queue_last;
+    if (pool->queue_last)
+        pool->queue_last->next_queue = x;
+    else
+        pool->queue = x;
+    pool->queue_last = x;
+    return true;
+}
+
+void pool_dequeue(struct http_pool *pool, struct http_exchange *x)
+{
+    if (!x->is_queued)
+        return;
+    if (x->prev_queue)
+        x->prev_queue->next_queue = x->next_queue;
+    else
+        pool->queue = x->next_queue;
+    if (x->next_queue)
+        x->next_queue->prev_queue = x->prev_queue;
+    else
+        pool->queue_last = x->prev_queue;
+    x->prev_queue = x->next_queue = NULL;
+    x->is_queued = false;
+}
+
+static void pool_queue_run(void *user)
+{
+    struct http_pool *pool = user;
+
+    while (pool->queue && pool->counted < pool->max_connections) {
+        struct http_exchange *x = pool->queue;
+
+        pool_dequeue(pool, x);
+        exchange_admit(x);
+    }
+}
+
+static void pool_uncount(struct http_pool *pool, struct http_exchange *x)
+{
+    if (!x->is_counted)
+        return;
+    x->is_counted = false;
+    pool->counted--;
+    if (pool->queue)
+        client_task_add(pool->client, &pool->queue_task);
+}
+
+/* ---- exchanges in libcurl's hands ---- */
+
 int pool_add(struct http_pool *pool, struct http_exchange *x, struct abx_err *err)
 {
     CURLMcode r;
@@ -193,6 +256,8 @@ int pool_add(struct http_pool *pool, struct http_exchange *x, struct abx_err *er
         return err_set(err, ABX_INTERNAL, "libcurl: %s", curl_multi_strerror(r));
     x->state = EXCHANGE_RUNNING;
     pool->running_count++;
+    x->is_counted = needs_a_connection(x);
+    pool->counted += x->is_counted;
     pool_limit(pool);
     return 0;
 }
@@ -205,6 +270,7 @@ void pool_remove(struct http_pool *pool, struct http_exchange *x)
     (void)curl_multi_remove_handle(pool->multi, x->easy);
     pool->in_curl = false;
     pool->running_count--;
+    pool_uncount(pool, x);
     pool_limit(pool);
     if (pool->running_count == 0)
         client_timer_set(pool->client, &pool->idle_timer, time_mono_ns() + pool->idle_timeout_ns);
@@ -417,6 +483,7 @@ int http_pool_new(abx_client *c, const struct abx_client_opts *opts, struct http
     pool->idle_timeout_ns = idle_ms * NSEC_PER_MSEC;
     pool->max_age_s = MAX(idle_ms / 1000, 1);
     pool->curl_timer = (struct client_timer){ .fn = pool_timer_due, .user = pool };
+    pool->queue_task = (struct client_task){ .fn = pool_queue_run, .user = pool };
     pool->idle_timer = (struct client_timer){ .fn = pool_idle_due, .user = pool };
     pool->ca_default = curl_version_info(CURLVERSION_NOW)->cainfo;
     if (!env_take("no_proxy", &pool->no_proxy) || !env_take("NO_PROXY", &pool->no_proxy) ||
@@ -448,6 +515,7 @@ void http_pool_free(struct http_pool *pool)
     }
     while (pool->live)
         http_cancel(pool->live);
+    client_task_remove(pool->client, &pool->queue_task);
     if (pool->multi)
         multi_close(pool, pool->multi);
     client_timer_clear(pool->client, &pool->idle_timer);

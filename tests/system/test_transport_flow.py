@@ -232,6 +232,24 @@ def test_waiting_for_a_connection_meets_the_deadline(build_dir, peer):
 
     r = ask(build_dir, "count=4", "concurrency=4", "max_connections=1", "timeout_ms=300", peer(answer).url)
     assert {c["name"] for c in r.calls.values()} == {"deadline_exceeded"}
+    assert sum(": wait for a connection: " in c["message"] for c in r.calls.values()) >= 1
+
+
+def test_thousands_at_once_wait_in_order(build_dir, peer):
+    p = peer(answering(reply()))
+    r = ask(build_dir, "count=4000", "concurrency=4000", "max_connections=4", "timeout_ms=60000", "quiet=1", p.url)
+    assert r.calls == {} and r.run["completed"] == 4000
+    assert len(p.requests) == 4000 and p.connections == 4
+
+
+@pytest.mark.parametrize("end", [["free_running=200"], ["cancel_ms=150"]])
+def test_waiting_requests_end_with_the_client_or_by_cancel(build_dir, peer, end):
+    async def answer(request, reader, writer):
+        await reader.read()
+
+    p = peer(answer)
+    r = ask(build_dir, "count=200", "concurrency=200", "max_connections=2", *end, p.url)
+    assert len(r.calls) == 200 and {c["name"] for c in r.calls.values()} == {"canceled"}
 
 
 def test_idle_connections_are_limited_and_end(build_dir, peer):
