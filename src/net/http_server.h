@@ -40,9 +40,9 @@ struct http_server_opts {
     size_t max_peer_connections;
     void (*on_refused)(void *user, const char *peer);
     uint32_t header_timeout_ms; /* 0 = 10 s: from the first byte of a head to its end */
-    uint32_t idle_timeout_ms;   /* 0 = 620 s between requests */
-    uint32_t body_timeout_ms;   /* 0 = 60 s without a byte while the handler is reading */
-    uint32_t write_timeout_ms;  /* 0 = 60 s without progress while output waits */
+    uint32_t idle_timeout_ms;  /* 0 = 620 s between requests, and without a byte after an upgrade */
+    uint32_t body_timeout_ms;  /* 0 = 60 s without a byte while the handler is reading */
+    uint32_t write_timeout_ms; /* 0 = 60 s without progress while output waits */
     /* 0 = 500 ms: how long a response may go on after the client closed its side of a connection
      * whose request is complete. A client that closed for good and one that only shut down its
      * write side look the same until a write fails: short answers reach the second kind, streams

@@ -434,6 +434,8 @@ static uint64_t session_deadline(const struct session *s)
         return s->progress_at + opts->idle_timeout_ms;
     if (s->sock.out.len > 0 || ex->is_shut || (ex->is_raw && s->is_eof))
         at = s->progress_at + opts->write_timeout_ms;
+    else if (ex->is_raw)
+        at = s->progress_at + opts->idle_timeout_ms;
     if (ex->is_reading && !ex->is_request_done && !ex->is_raw)
         at = MIN(at, s->progress_at + opts->body_timeout_ms);
     if (ex->is_request_done && !ex->is_raw && s->is_eof)

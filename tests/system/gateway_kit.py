@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 
 import pytest
 from gateway_fakes import ENVD, Client, World
@@ -83,3 +84,23 @@ def begin_stream(world, client, name="ia"):
 
 def fds(world):
     return len(os.listdir(f"/proc/{world.process.pid}/fd"))
+
+
+def send_until_stuck(sock, limit=256 << 20):
+    """How much goes into a direction that nobody reads."""
+    sock.setblocking(False)
+    sent, quiet = 0, 0
+    while quiet < 10 and sent < limit:
+        try:
+            sent += sock.send(b"z" * 65536)
+            quiet = 0
+        except BlockingIOError:
+            quiet += 1
+            time.sleep(0.03)
+    sock.settimeout(10)
+    return sent
+
+
+def memory_kib(world):
+    status = open(f"/proc/{world.process.pid}/status").read()
+    return int(re.search(r"VmRSS:\s+(\d+)", status)[1])

@@ -11,7 +11,9 @@ import time
 
 import pytest
 from gateway_fakes import ENVD, Client, Sandbox, World
-from gateway_kit import GONE, Raw, begin_stream, client, expect_reset, fields_of, needs_root, to, world  # noqa: F401
+from gateway_kit import (  # noqa: F401
+    GONE, Raw, begin_stream, client, expect_reset, fields_of, memory_kib, needs_root, send_until_stuck, to, world,
+)
 
 pytestmark = needs_root
 
@@ -58,26 +60,6 @@ def test_large_bodies_both_ways(world, client):
     thread.join()
     want = hashlib.sha256(block * (size // len(block))).hexdigest()
     assert got["up"] == want and digest.hexdigest() == want
-
-
-def send_until_stuck(sock, limit=256 << 20):
-    """How much goes into a direction that nobody reads."""
-    sock.setblocking(False)
-    sent, quiet = 0, 0
-    while quiet < 10 and sent < limit:
-        try:
-            sent += sock.send(b"z" * 65536)
-            quiet = 0
-        except BlockingIOError:
-            quiet += 1
-            time.sleep(0.03)
-    sock.settimeout(10)
-    return sent
-
-
-def memory_kib(world):
-    status = open(f"/proc/{world.process.pid}/status").read()
-    return int(re.search(r"VmRSS:\s+(\d+)", status)[1])
 
 
 def test_slow_readers_push_back_and_memory_stays(world, client):

@@ -1,7 +1,9 @@
-"""A WebSocket server of PyPI websockets for test_client_websocket.py; prints its port, ends at the end of its input."""
+"""A WebSocket server of PyPI websockets, on the listening socket that it is given as a descriptor or on one of its own;
+prints its port, ends at the end of its input. usage: websocket_peer.py [FD]"""
 
 import asyncio
 import http
+import socket
 import sys
 
 import websockets.asyncio.server
@@ -50,7 +52,8 @@ def refuse(peer, request):
 async def main():
     options = {"process_request": refuse, "subprotocols": ["one", "two"], "max_size": None, "ping_interval": None}
     options["select_subprotocol"] = lambda peer, offered: offered[0] if offered else None
-    async with websockets.asyncio.server.serve(behave, "127.0.0.1", 0, **options) as server:
+    where = {"sock": socket.socket(fileno=int(sys.argv[1]))} if sys.argv[1:] else {"host": "127.0.0.1", "port": 0}
+    async with websockets.asyncio.server.serve(behave, **where, **options) as server:
         print(server.sockets[0].getsockname()[1], flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 

@@ -342,6 +342,28 @@ static void upgraded_connections_are_raw(void **state)
     stop(fd);
 }
 
+static void an_upgraded_connection_that_is_idle_ends(void **state)
+{
+    char got[4096] = "";
+    int fd;
+
+    (void)state;
+    opts.idle_timeout_ms = 300;
+    start();
+    fd = tcp_connect();
+    send_str(fd, "GET /upgrade HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
+    RUN_UNTIL(seen.ex);
+    assert_int_equal(http_exchange_upgrade(seen.ex, NULL, 0, NULL), 0);
+    http_exchange_read(seen.ex, true);
+    send_str(fd, "x");
+    RUN_UNTIL(seen.body == 1);
+    assert_int_equal(seen.closes, 0);
+    RUN_UNTIL(seen.closes == 1);
+    assert_int_equal(seen.why, ABX_DEADLINE_EXCEEDED);
+    (void)expect_end(fd, got, sizeof(got));
+    stop(fd);
+}
+
 static void upgrade_needs_a_request_for_it(void **state)
 {
     int fd;
@@ -412,6 +434,7 @@ int main(void)
         T(rubbish_behind_an_answer_gets_no_second_one),
         T(unread_bodies_are_drained),
         T(upgraded_connections_are_raw),
+        T(an_upgraded_connection_that_is_idle_ends),
         T(upgrade_needs_a_request_for_it),
         T(requests_that_nobody_takes_get_an_error),
         T(foreign_fields_cannot_split_the_answer),
