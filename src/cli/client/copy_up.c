@@ -421,20 +421,25 @@ static int target_of(struct copy *c, const char *from, const char *to, bool must
 {
     _cleanup_(freep) char *base = copy_base_name(c, from);
     enum abx_file_type type = ABX_FILE_UNKNOWN;
-    size_t n = strlen(to);
-    bool is_link = false;
+    size_t n = strlen(to); /* never empty: "" is "~" */
+    bool is_link = false, is_one_of_several = must_be_folder;
     int r;
 
     if (!base)
         return c->s->error.code;
-    must_be_folder = must_be_folder || (n > 0 && to[n - 1] == '/');
     r = copy_stat(c, to, &type, &is_link);
     if (r < 0)
         return r;
+    if (r == 0 && must_be_folder && to[n - 1] != '/')
+        return session_set(c->s, ABX_NOT_FOUND,
+                           "'%s' does not exist, and there are several sources; end it with / to "
+                           "make a folder",
+                           to);
+    must_be_folder = must_be_folder || to[n - 1] == '/';
     if (r == 1 && type != ABX_FILE_DIR && must_be_folder)
         return session_set(c->s, ABX_INVALID_ARGUMENT, "'%s' is no folder", to);
     *ret_in_place = false;
-    if ((r == 1 && type == ABX_FILE_DIR) || (must_be_folder && !is_folder)) {
+    if ((r == 1 && type == ABX_FILE_DIR) || (must_be_folder && (!is_folder || is_one_of_several))) {
         bool has_name = *base && strcmp(base, ".") != 0 && strcmp(base, "..") != 0;
 
         if (strcmp(from, "-") == 0)

@@ -399,6 +399,8 @@ static int result_of(struct pump *p)
     if (p->has_ended && abx_call_error(p->call)->code == 0)
         return session_is_json(s) ? print_result(p, p->exit_code) : p->exit_code;
     s->error = *abx_call_error(p->call);
+    if (p->o->is_tty && p->pid)
+        (void)fputc('\n', stderr); /* behind whatever line stands there */
     if (s->error.code == 0)
         (void)session_set(s, ABX_DATA_LOSS, "the command's stream ended without its result");
     return session_fail(s);
@@ -409,6 +411,7 @@ int pump_run(struct session *s, abx_sandbox *sb, const struct pump_opts *opts, b
     struct pump p = { .s = s, .sb = sb, .o = opts, .escape = ESCAPE_INIT };
     int status;
 
+    s->is_inside = true;
     sink_init(&p.out, STDOUT_FILENO, "standard output");
     sink_init(&p.err, STDERR_FILENO, "standard error");
     buf_init(&p.input, INPUT_MAX + 65536);

@@ -48,13 +48,19 @@ int session_set_sys(struct session *s, int sys, const char *fmt, ...)
     return s->error.code;
 }
 
+/* The service does not take the key. */
+static bool is_refused(const struct session *s)
+{
+    return s->error.http_status == 401 || (s->error.http_status == 403 && !s->is_inside);
+}
+
 int session_status(const struct session *s)
 {
     const struct abx_error *error = &s->error;
 
     if (error->code == ABX_CANCELED && s->signo)
         return 128 + s->signo;
-    if (error->http_status == 401 || error->http_status == 403)
+    if (is_refused(s))
         return 3;
     switch (error->code) {
     case ABX_OK:
@@ -112,7 +118,7 @@ static void hint_of(const struct session *s, char *to, size_t size)
     default:
         break;
     }
-    if (e->http_status == 401 || e->http_status == 403)
+    if (is_refused(s))
         (void)snprintf(to, size, "'abx whoami' shows which key was used and where it was found.");
 }
 
@@ -256,6 +262,7 @@ int session_sandbox(struct session *s, const char *id, abx_sandbox **ret)
     const struct abx_sandbox_info *info;
     size_t n;
 
+    s->is_inside = false;
     if (session_wait(s, call) < 0)
         return s->error.code;
     info = abx_call_sandbox_infos(call, &n);
@@ -270,5 +277,6 @@ int session_sandbox(struct session *s, const char *id, abx_sandbox **ret)
     parts.domain = info->domain;
     parts.envd_url = info->envd_url;
     parts.protobuf = info->protobuf;
+    s->is_inside = true;
     return abx_sandbox_new(s->config, &parts, ret, &s->error);
 }

@@ -15,6 +15,7 @@ struct session {
     abx_config *config;
     struct abx_error error; /* of the last failure */
     int signo;              /* that made session_wait give up, 0 = none */
+    bool is_inside;         /* it talks to a sandbox now: 403 is about a file, not about the key */
 };
 
 DEFINE_CLEANUP(abx_call *, abx_call_free)
