@@ -21,7 +21,7 @@ def _instructions(text: str) -> list[tuple[str, str]]:
             continue
         waiting += line
         if waiting.rstrip().endswith("\\"):
-            waiting = waiting.rstrip()[:-1] + " "
+            waiting = waiting.rstrip()[:-1]
             continue
         match = _START.fullmatch(waiting)
         waiting = ""

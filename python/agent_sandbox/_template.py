@@ -268,10 +268,10 @@ class TemplateBase:
 
     @staticmethod
     def to_dockerfile(template: TemplateClass) -> str:
-        """The same as a Dockerfile. Raises TemplateException for one that is made from another template."""
+        """The same as a Dockerfile. Raises ValueError for one that is made from another template."""
         base = template._base
         if base._image is None:
-            raise TemplateException("a template that is made from another template has no Dockerfile")
+            raise ValueError("a template that is made from another template has no Dockerfile")
         lines = [f"FROM {base._image}"]
         for step in base._steps:
             kind, args = step["type"], step["args"]
@@ -374,7 +374,7 @@ class TemplateBuilder:
 
     def rename(self, src: str | Path, dest: str | Path, force: bool = False, user: str | None = None) -> TemplateBuilder:
         """Moves a file."""
-        return self._run(["mv", *(["-f"] if force else []), _quoted([str(src), str(dest)])], user)
+        return self._run(["mv", _quoted([str(src), str(dest)]), *(["-f"] if force else [])], user)
 
     def make_dir(
         self, path: str | Path | list[str | Path], mode: int | None = None, user: str | None = None
@@ -436,7 +436,15 @@ class TemplateBuilder:
         """Installs Debian packages."""
         flags = (["--no-install-recommends"] if no_install_recommends else []) + (["--fix-missing"] if fix_missing else [])
         install = " ".join(
-            ["DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", *flags, _quoted(_list_of(packages))]
+            [
+                "DEBIAN_FRONTEND=noninteractive",
+                "DEBCONF_NOWARNINGS=yes",
+                "apt-get",
+                "install",
+                "-y",
+                *flags,
+                _quoted(_list_of(packages)),
+            ]
         )
         return self.run_cmd(["apt-get update", install], "root")
 

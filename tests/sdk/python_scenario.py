@@ -1,6 +1,7 @@
 """One scenario through a Python client: prints, as JSON, what every call returned or raised.
 
 usage: python_scenario.py MODULE service     against a running service (environment as the client wants it)
+       python_scenario.py MODULE pure        without any server
        python_scenario.py MODULE faults      against a server whose answers depend on the path (see status_server.py)
 
 The same file runs with our agent_sandbox, the published one and e2b; tests/system/test_python_compare.py compares. What
@@ -278,5 +279,87 @@ def faults():
     step("no key", lambda: m.Sandbox.create("x"))
 
 
-{"service": service, "faults": faults}[sys.argv[2]]()
+def template_of(build):
+    def made():
+        base = m.Template(file_context_path="context")
+        text = m.Template.to_json(build(base))
+        return json.loads(text)
+
+    return made
+
+
+def dockerfile_of(build):
+    return lambda: m.Template.to_dockerfile(build(m.Template(file_context_path="context"))).split("\n")
+
+
+def every_step(t):
+    return (
+        t.from_image("debian:12")
+        .set_user("root").set_workdir("/w d").set_envs({"A": "1", "B": "x y"})
+        .run_cmd("echo 1").run_cmd(["a", "b"], user="u")
+        .make_dir("/x").make_dir(["/y", "/z z"], mode=0o750).make_symlink("/x", "/l", force=True)
+        .rename("/y", "/q", force=True).remove("/q", recursive=True, force=True)
+        .git_clone("https://x.test/a.git", "/a", branch="b", depth=1)
+        .skip_cache().run_cmd("last")
+    )  # fmt: skip
+
+
+def pure():
+    """What asks nobody."""
+    for name, build in {
+        "steps": every_step,
+        "images": lambda t: t.from_python_image("3.12").pip_install(["a", "b"]),
+        "pip user": lambda t: t.from_base_image().pip_install("a", g=False),
+        "pip here": lambda t: t.from_base_image().pip_install(),
+        "npm": lambda t: t.from_node_image().npm_install(["a"], g=True).npm_install(dev=True).npm_install(),
+        "bun": lambda t: t.from_bun_image().bun_install("a", dev=True),
+        "apt": lambda t: t.from_ubuntu_image().apt_install(["a", "b"], no_install_recommends=True),
+        "start": lambda t: t.from_debian_image().set_start_cmd("run", m.wait_for_port(80)),
+        "ready": lambda t: t.from_debian_image().set_ready_cmd(m.wait_for_timeout(1500)),
+        "template": lambda t: t.from_template("other").run_cmd("x"),
+        "registry": lambda t: t.from_image("i", username="u", password="p").run_cmd("x"),
+        "aws": lambda t: t.from_aws_registry("i", "a", "b", "c").run_cmd("x"),
+        "gcp": lambda t: t.from_gcp_registry("i", {"a": 1}).run_cmd("x"),
+        "mcp": lambda t: t.from_template("mcp-gateway").add_mcp_server(["a", "b"]),
+        "mcp wrong": lambda t: t.from_template("x").add_mcp_server("a"),
+        "copy outside": lambda t: t.from_base_image().copy("../x", "/x"),
+        "copy absolute": lambda t: t.from_base_image().copy("/x", "/x"),
+        "dockerfile": lambda t: t.from_dockerfile(
+            "FROM debian:12 AS x\nENV A=1 B=2\nRUN a && \\\n  b\nWORKDIR /w\nUSER u\nCMD [\"run\", \"it\"]\n"
+        ),
+        "dockerfile bare": lambda t: t.from_dockerfile("FROM x\nRUN y\n"),
+        "dockerfile stages": lambda t: t.from_dockerfile("FROM x\nFROM y\n"),
+    }.items():
+        step(f"template {name}", template_of(build))
+    step("dockerfile text", dockerfile_of(lambda t: t.from_image("x").run_cmd("a").set_workdir("/w").set_start_cmd("s", "r")))
+    step("dockerfile text template", dockerfile_of(lambda t: t.from_template("x").run_cmd("a")))
+    for name, ready in {
+        "port": m.wait_for_port(80), "url": m.wait_for_url("http://x/y", 201), "process": m.wait_for_process("p q"),
+        "file": m.wait_for_file("/f"), "timeout": m.wait_for_timeout(10),
+    }.items():  # fmt: skip
+        step(f"wait for {name}", ready.get_cmd)
+    step("signature", lambda: m.get_signature("/a", "write", None, "token"))
+    step("signature without token", lambda: m.get_signature("/a", "read", None, None))
+    error = m.CommandExitException("err", "out", 3, "exit status 3")
+    step("exit exception", lambda: [str(error), repr(error), list(error.args), error.exit_code])
+    step("reprs", lambda: [repr(m.CommandResult("e", "o", 1, "")), repr(m.SnapshotInfo("x")), str(m.SandboxState.RUNNING)])
+    for name, options in {
+        "plain": {"domain": "d.test"}, "debug": {"debug": True}, "url": {"sandbox_url": "http://h:1"},
+        "known": {"domain": "e2b.app"}, "api url": {"api_url": "https://a.test", "domain": "d.test"},
+    }.items():  # fmt: skip
+        c = m.ConnectionConfig(api_key="k", **options)
+        domain = options.get("domain") or "d.test"
+        step(f"config {name}", lambda: [c.get_sandbox_url("id", domain), c.get_sandbox_direct_url("id", domain),
+                                        c.get_host("id", domain, 80), c.request_timeout, c.debug, c.api_key])  # fmt: skip
+    c = m.ConnectionConfig(api_key="k", request_timeout=5)
+    step("config times", lambda: [c.get_request_timeout(), c.get_request_timeout(0), c.get_request_timeout(7)])
+    step("config key", lambda: m.ConnectionConfig(api_key="bad", validate_api_key=True).api_key)
+    step("debug", lambda: debug(m.Sandbox.create(debug=True, api_key="k")))
+
+
+def debug(sb):
+    return [sb.sandbox_id, sb.get_host(80), sb.get_mcp_url(), sb.kill(), sb.set_timeout(1), sb.get_metrics(), sb.envd_api_url]
+
+
+{"service": service, "faults": faults, "pure": pure}[sys.argv[2]]()
 json.dump(told, sys.stdout)

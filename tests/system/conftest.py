@@ -65,8 +65,11 @@ def python_wheel(build_dir, tools_dir, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def python_dir(python_wheel, tmp_path_factory):
-    """A folder for PYTHONPATH with our Python package as it is installed."""
+def python_dir(request, tmp_path_factory):
+    """A folder for PYTHONPATH with our Python package as it is installed (ABX_PYTHON_DIR, else built)."""
+    if "ABX_PYTHON_DIR" in os.environ:
+        return Path(os.environ["ABX_PYTHON_DIR"])
+    python_wheel = request.getfixturevalue("python_wheel")
     folder = tmp_path_factory.mktemp("python")
     with zipfile.ZipFile(python_wheel) as wheel:
         wheel.extractall(folder)

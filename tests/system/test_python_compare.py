@@ -30,6 +30,9 @@ FAULTS = {
     r"stat 404": "404 that envd did not say is about the sandbox, not the file",
     r"running 502": "502 that does not say that the sandbox is gone is an error, not False",
 }
+PURE = {
+    r"config key": "a key that validate_api_key refuses is told by ConnectionConfig, not by the first call",
+}
 
 
 def run(python, module, kind, home, names, path=None):
@@ -68,3 +71,7 @@ def test_same_faults_same_exceptions(tools_dir, python_dir, tmp_path):
     with StatusServer() as server:
         names = {"E2B_API_URL": server.origin, "E2B_SANDBOX_URL": server.origin}
         compare("faults", names, FAULTS, tools_dir, python_dir, tmp_path)
+
+
+def test_same_without_any_server(tools_dir, python_dir, tmp_path):
+    compare("pure", {}, PURE, tools_dir, python_dir, tmp_path)

@@ -1,0 +1,291 @@
+"""What our Python package sends and understands, against small servers: code, volumes, templates, uploads."""
+
+import json
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from test_python_program import clean_env
+
+
+class Recorder(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self):
+        if "chunked" in self.headers.get("Transfer-Encoding", ""):
+            body = b""
+            while size := int(self.rfile.readline(), 16):
+                body += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+        else:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.server.seen.append((self.command, self.path, dict(self.headers), body))
+        status, answer = self.server.answer(self.command, self.path, body)
+        data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_POST = do_DELETE = do_PUT = do_PATCH = answer
+
+
+@pytest.fixture
+def server():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
+    server.seen = []
+    server.answer = lambda method, path, body: (404, {"code": 404, "message": "nothing here"})
+    server.origin = f"http://127.0.0.1:{server.server_port}"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def program(server, python_dir, tmp_path):
+    def run(text, **names):
+        file = tmp_path / "program.py"
+        file.write_text(text)
+        env = clean_env(
+            tmp_path, python_dir, ABX_SANDBOX_API_KEY="k", ABX_SANDBOX_BASE_URL=server.origin, ABX_SANDBOX_URL=server.origin,
+            ABX_VOLUME_API_URL=server.origin, **names,
+        )  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, file], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+CODE = """
+import asyncio
+from agent_sandbox import ConnectionConfig
+from agent_sandbox.code_interpreter import AsyncSandbox, Context, Sandbox
+options = dict(sandbox_id="x", connection_config=ConnectionConfig(), envd_version="0.6.4", envd_access_token="t")
+told = []
+e = Sandbox(**options).run_code("1+1", on_stdout=lambda m: told.append(m.line), on_result=lambda r: told.append(r.text))
+print(e.text, e.logs.stdout, e.logs.stderr, e.error.name, e.execution_count, e.results[1].chart.type, told)
+print(e.results[1].chart.elements[0].points, e.results[1].extra)
+async def main():
+    sb = AsyncSandbox(**options)
+    async def later(m): told.append(m.line)
+    e = await sb.run_code("1+1", context=Context("c", "python", "/"), on_stderr=later)
+    print(e.text, told[-1])
+    print(await sb.create_code_context(cwd="/w", language="r"), await sb.list_code_contexts())
+    await sb.restart_code_context("c")
+    await sb.remove_code_context(Context("c", "r", "/"))
+asyncio.run(main())
+"""
+
+
+def test_code_interpreter(server, program):
+    lines = [
+        {"type": "number_of_executions", "execution_count": 3},
+        {"type": "stdout", "text": "out\n", "timestamp": 1},
+        {"type": "stderr", "text": "err\n", "timestamp": 2},
+        {"type": "result", "text": "2", "is_main_result": True},
+        {"type": "result", "custom": 1, "chart": {"type": "line", "title": "t", "elements": [{"label": "l", "points": [[1, 2]]}]}},
+        {"type": "error", "name": "N", "value": "v", "traceback": "t"},
+        {"type": "end_of_execution"},
+    ]
+
+    def answer(method, path, body):
+        if path == "/execute":
+            return 200, b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+        context = {"id": "c", "language": "r", "cwd": "/w"}
+        return (201, context) if method == "POST" else (200, [context])
+
+    server.answer = answer
+    assert program(CODE).splitlines() == [
+        "2 ['out\\n'] ['err\\n'] N 3 line ['out\\n', '2', None]",
+        "[(1, 2)] {'custom': 1}",
+        "2 err",
+        "",
+        "Context(id='c', language='r', cwd='/w') [Context(id='c', language='r', cwd='/w')]",
+    ]
+    routes = [(method, path) for method, path, _, _ in server.seen]
+    assert routes == [
+        ("POST", "/execute"), ("POST", "/execute"), ("POST", "/contexts"), ("GET", "/contexts"), ("POST", "/contexts/c/restart"),
+        ("DELETE", "/contexts/c"),
+    ]  # fmt: skip
+    assert all(headers["X-Access-Token"] == "t" for _, _, headers, _ in server.seen)
+    assert json.loads(server.seen[1][3])["context_id"] == "c"
+
+
+VOLUME = """
+from agent_sandbox import NotFoundException, Volume, VolumeException, AuthenticationException
+v = Volume.create("data")
+print(v.volume_id, v.name, v.token)
+print(v.write_file("/a b", "ä", mode=0o600, force=True).mtime.isoformat())
+print(v.read_file("/a b"), v.read_file("/a b", format="bytes"), list(v.read_file("/a b", format="stream")))
+print([e.name for e in v.list("/", depth=2)], v.get_info("/a b").type, v.make_dir("/d", force=True).size, v.exists("/a b"))
+print(v.update_metadata("/a b", uid=1).uid, v.remove("/a b"))
+print(Volume.list(), Volume.get_info("v1"), Volume.destroy("v1"), Volume.destroy("none"))
+for call in (lambda: v.read_file("/none"), lambda: v.read_file("/none", format="stream"), lambda: Volume.connect("none")):
+    try: call()
+    except NotFoundException as e: print(type(e).__name__, e)
+try: Volume("v", "n").list("/")
+except AuthenticationException as e: print(type(e).__name__)
+"""
+
+
+def test_volumes(server, program):
+    stat = {
+        "name": "a b", "type": "file", "path": "/a b", "size": 2, "mode": 384, "uid": 1, "gid": 0, "target": None,
+        "atime": "2026-01-01T00:00:00Z", "mtime": "2026-01-01T00:00:00.123456789Z", "ctime": "2026-01-01T00:00:00.5+01:00",
+    }  # fmt: skip
+
+    def answer(method, path, body):
+        if "none" in path:
+            return 404, {"code": 404, "message": "nothing here"}
+        if path.startswith("/volumecontent/v1/file"):
+            return (201, stat) if method == "PUT" else (200, "ä".encode())
+        if path.startswith("/volumecontent/v1/dir"):
+            return (201, stat) if method == "POST" else (200, [stat])
+        if path.startswith("/volumecontent"):
+            return (204, b"") if method == "DELETE" else (200, stat)
+        if method == "DELETE":
+            return 204, b""
+        volume = {"volumeID": "v1", "name": "data", "token": "secret"}
+        return (201, volume) if method == "POST" else (200, [volume] if path == "/volumes" else volume)
+
+    server.answer = answer
+    assert program(VOLUME).splitlines() == [
+        "v1 data secret",
+        "2026-01-01T00:00:00.123456+00:00",
+        "ä b'\\xc3\\xa4' [b'\\xc3\\xa4']",
+        "['a b'] file 2 True",
+        "1 None",
+        "[VolumeInfo(volume_id='v1', name='data')] VolumeAndToken(volume_id='v1', name='data', token='secret') True False",
+        "NotFoundException 404: nothing here",
+        "NotFoundException 404: nothing here",
+        "NotFoundException nothing here",
+        "AuthenticationException",
+    ]
+    content = [(m, p, h) for m, p, h, _ in server.seen if p.startswith("/volumecontent")]
+    assert all(h["Authorization"] == "Bearer secret" and "X-API-Key" not in h for _, _, h in content)
+    assert content[0][1] == "/volumecontent/v1/file?path=%2Fa+b&mode=384&force=true"
+
+
+TEMPLATE = """
+import pathlib
+pathlib.Path("in").mkdir(); pathlib.Path("in/a.txt").write_text("a"); pathlib.Path("in/b.log").write_text("b")
+pathlib.Path(".dockerignore").write_text("*.log\\n")
+from agent_sandbox import BuildException, Template
+lines = []
+t = Template(file_context_path=".").from_base_image().copy("in", "/in").run_cmd("x")
+info = Template.build(t, "name:tag", on_build_logs=lambda e: lines.append(e.message))
+print(info, lines)
+print(Template.exists("yes"), Template.exists("none"), Template.get_tags("t")[0].tag, Template.assign_tags("a", "b"))
+try: Template.build(Template().from_base_image().run_cmd("bad"), "bad")
+except BuildException as e: print(e)
+"""
+
+
+def test_template_build(server, program, tmp_path):
+    polls = []
+
+    def answer(method, path, body):
+        if "none" in path:
+            return 404, {"code": 404, "message": "nothing here"}
+        if path == "/v3/templates":
+            name = json.loads(body)["name"]
+            return 202, {"templateID": name, "buildID": "b1", "aliases": [], "names": [], "public": False, "tags": ["tag"]}
+        if "/files/" in path:
+            return 201, {"present": False, "url": server.origin + "/upload"}
+        if path.startswith("/upload"):
+            return 200, b""
+        if "/status" in path:
+            polls.append(path)
+            is_bad = "/bad/" in path
+            entry = {"timestamp": "2026-01-01T00:00:00Z", "level": "info", "message": "\x1b[31mline\x1b[0m"}
+            told = {"templateID": "t", "buildID": "b1", "logs": [], "logEntries": [entry] if "logsOffset=0" in path else []}
+            if is_bad:
+                return 200, {**told, "status": "error", "reason": {"message": "it broke", "step": "1"}}
+            return 200, {**told, "status": "building" if len(polls) == 1 else "ready"}
+        if path == "/templates/tags":
+            return 201, {"buildID": "b1", "tags": ["b"]}
+        if path.endswith("/tags"):
+            return 200, [{"tag": "x", "buildID": "b1", "createdAt": "2026-01-01T00:00:00Z"}]
+        return (202, b"") if method == "POST" else (200, {"public": True, "templateID": "t"})
+
+    server.answer = answer
+    assert program(TEMPLATE).splitlines() == [
+        "BuildInfo(template_id='name:tag', build_id='b1', name='name:tag', alias='name:tag', tags=['tag']) "
+        "['Build started', 'line', 'Build finished']",
+        "True False x TemplateTagInfo(build_id='b1', tags=['b'])",
+        "it broke (step 1)",
+    ]
+    start = json.loads(next(body for m, p, _, body in server.seen if m == "POST" and p.startswith("/v2/templates/name")))
+    assert [step["type"] for step in start["steps"]] == ["COPY", "RUN"] and len(start["steps"][0]["filesHash"]) == 64
+    import io
+    import tarfile
+
+    upload = next((h, body) for m, p, h, body in server.seen if p == "/upload")
+    assert sorted(tarfile.open(fileobj=io.BytesIO(upload[1])).getnames()) == ["in", "in/a.txt"]
+    assert "X-API-Key" not in upload[0] and "Authorization" not in upload[0]
+
+
+UPLOAD = """
+import asyncio, io
+from agent_sandbox import AsyncSandbox, ConnectionConfig, Sandbox
+options = dict(sandbox_id="x", connection_config=ConnectionConfig(), envd_version="0.6.4")
+class Broken(io.RawIOBase):
+    def __init__(self, good): self.good = good
+    def read(self, size=-1):
+        self.good -= 1
+        if self.good < 0: raise ValueError("the source broke")
+        return b"x" * 1000
+sb = Sandbox(**options)
+print(sb.files.write("/x", io.BytesIO(b"y" * 1000000)).path, sb.files.write("/x", io.StringIO("ä" * 10)).path)
+for good in (0, 3):
+    try: sb.files.write("/x", Broken(good))
+    except ValueError as e: print(e)
+async def main():
+    a = AsyncSandbox(**options)
+    print((await a.files.write("/x", io.BytesIO(b"y" * 1000000))).path)
+    try: await a.files.write("/x", Broken(2))
+    except ValueError as e: print(e)
+asyncio.run(main())
+print(sb.files.write("/x", b"after").path)
+"""
+
+
+def test_uploads_of_file_objects(server, program):
+    server.answer = lambda method, path, body: (200, [{"name": "x", "type": "file", "path": "/x"}])
+    broke = "the source broke"
+    assert program(UPLOAD).splitlines() == ["/x /x", broke, broke, "/x", broke, "/x"]
+    assert [len(body) for _, _, _, body in server.seen if len(body) in (1000000, 20)] == [1000000, 20, 1000000]
+
+
+def test_arguments_that_cannot_be_are_told_by_name(server, program):
+    out = program(
+        """
+from agent_sandbox import ConnectionConfig, Sandbox, InvalidArgumentException
+sb = Sandbox(sandbox_id="x", connection_config=ConnectionConfig(), envd_version="0.6.4")
+for call in (
+    lambda: sb.commands.run("a\\0b"), lambda: sb.commands.run("x", timeout=-1), lambda: sb.commands.run(7),
+    lambda: sb.commands.run("x", envs={"A": 1}), lambda: sb.files.read("\\ud800"), lambda: sb.commands.kill(-1),
+    lambda: sb.files.write("/x", 7), lambda: Sandbox.create(network={"no": 1}), lambda: sb.get_host(70000),
+    lambda: ConnectionConfig(api_url="ftp://x"), lambda: sb.commands.run("x", request_timeout=float("nan")),
+):
+    try: print("no error", call())
+    except (InvalidArgumentException, TypeError) as e: print(type(e).__name__, e)
+"""
+    )
+    lines = out.splitlines()
+    for line, word in zip(
+        lines, ("cmd", "timeout", "cmd", "envs", "path", "pid", "data", "network", "port", "base_url", "request_timeout"), strict=True
+    ):
+        assert word in line and not line.startswith("no error"), lines
+    assert server.seen == []
