@@ -37,6 +37,7 @@ def test_runs_the_sdk_and_leaves_nothing():
     assert re.search(r"^sandbox \S+ is ready after \d+ ms$", run.stdout, re.M)
     assert re.search(r"^hello from \S+\nuser\n\d+\nPython 3\.\d+\.\d+\nv\d+\.\d+\.\d+\nwritten from outside$", run.stdout, re.M)
     assert "killed: True" in run.stdout
+    assert "without any setting:\n\nhello\n\ncontent\n" in run.stdout  # our own client
     assert leftovers() == before
     assert os.stat(ROOT / "build/abx").st_uid == 1234
     subprocess.run(["chown", "-R", f"{os.getuid()}:{os.getgid()}", ROOT / "build"], check=True)
