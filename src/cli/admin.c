@@ -153,22 +153,30 @@ static int socket_path(const char *data_dir, char *to, size_t size, struct abx_e
     return 0;
 }
 
-int admin_op_running(const char *data_dir, json_t *request, json_t **ret_reply, struct abx_err *err)
-{
-    char path[128];
-    int r = socket_path(data_dir, path, sizeof path, err);
-
-    if (r < 0) {
-        json_decref(request);
-        return r;
-    }
-    return admin_call(path, request, CALL_TIMEOUT_S, ret_reply, err);
-}
-
-/* Is the lock of the data dir free, that is, is there no service? */
+/* Did the connection fail because there is no service? */
 static bool is_stopped(const struct abx_err *e)
 {
     return e->code == ABX_UNAVAILABLE || e->sys == ENOENT || e->sys == ECONNREFUSED;
+}
+
+int admin_op_running(const char *data_dir, json_t *request, json_t **ret_reply, struct abx_err *err)
+{
+    _cleanup_(freep) char *text = NULL;
+    _cleanup_(closep) int fd = -EBADF;
+    struct abx_err failure = { 0 };
+    char path[128];
+    int r = dump_request(request, &text, err);
+
+    if (r == 0)
+        r = socket_path(data_dir, path, sizeof path, err);
+    if (r < 0)
+        return r;
+    if (ipc_connect(path, &fd, &failure) == 0)
+        return exchange(fd, text, CALL_TIMEOUT_S, ret_reply, err);
+    if (is_stopped(&failure))
+        return err_set(err, ABX_UNAVAILABLE, "no service with data dir '%s' answers: %s", data_dir,
+                       failure.msg);
+    return err_set(err, failure.code, "%s", failure.msg);
 }
 
 static int offline_op(const char *data_dir, const char *text, json_t **ret_reply,

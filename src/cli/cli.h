@@ -31,12 +31,16 @@ int cli_fail(const struct abx_err *err);
 /* Prints "abx <command>: <message>" and a hint to --help; returns 2. */
 int cli_usage(const char *command, const char *fmt, ...) _printf_(2, 3);
 
+/* After a bad option, which getopt has named (it says argv[0]): the hint only; returns 2. */
+int cli_bad_option(const char *command);
+
 /* Path of a program of libexec ("abx-engine"): beside this binary in libexec/ when run from a build
  * tree, else the installed folder; ABX_LIBEXEC_DIR overrides. NOT_FOUND names both places. */
 int cli_libexec(const char *program, char *to, size_t size, struct abx_err *err);
 
-/* Makes `path` absolute (against the working directory) without resolving links. */
-int cli_absolute(const char *path, char *to, size_t size, struct abx_err *err);
+/* Makes `path` absolute (against the working directory) without resolving links. INVALID_ARGUMENT
+ * names `option` when the path is empty or too long. */
+int cli_absolute(const char *option, const char *path, char *to, size_t size, struct abx_err *err);
 
 /* Size like 10G, 512M, 4096 (bytes): decimal number and optional K, M, G, T (powers of 1024).
  * INVALID_ARGUMENT names `option`. */

@@ -94,8 +94,11 @@ static int probe_machine(const char *data_dir, bool is_json)
     if (is_json)
         return print_json(probe, can_run ? 0 : 1);
     print_checks(probe);
-    (void)printf("\n%s\n", can_run ? "Sandboxes can run on this machine."
-                                   : "Sandboxes cannot run on this machine: see `missing` above.");
+    (void)printf("\n%s\n",
+                 can_run ? "Sandboxes can run on this machine."
+                 : geteuid() != 0
+                     ? "Not run as root, so this says little: `sudo abx doctor` tries everything."
+                     : "Sandboxes cannot run on this machine: see `missing` above.");
     return can_run ? 0 : 1;
 }
 
@@ -139,6 +142,7 @@ int cmd_doctor(int argc, char **argv)
     struct abx_err err = { 0 };
     int c;
 
+    argv[0] = (char[]){ "abx doctor" }; /* what getopt calls it */
     while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
         switch (c) {
         case 'a':
@@ -151,13 +155,13 @@ int cmd_doctor(int argc, char **argv)
             is_json = true;
             break;
         case 'd':
-            if (cli_absolute(optarg, data_dir, sizeof data_dir, &err) < 0)
+            if (cli_absolute("--data-dir", optarg, data_dir, sizeof data_dir, &err) < 0)
                 return cli_usage("doctor", "%s", err.msg);
             break;
         case 'h':
             return fputs(help, stdout) < 0;
         default:
-            return cli_usage("doctor", "see the message above");
+            return cli_bad_option("doctor");
         }
     }
     if (optind < argc)

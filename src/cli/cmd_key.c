@@ -3,7 +3,9 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/str.h"
 #include "cli/admin.h"
 #include "cli/cli.h"
 #include "cli/cmd_key_local.h"
@@ -86,6 +88,7 @@ static int key_create(const struct key_opts *o, int argc, char **argv, struct ab
 static int key_list(const struct key_opts *o, int argc, char **argv, struct abx_err *err)
 {
     _cleanup_(json_decrefp) json_t *reply = NULL;
+    char now[RFC3339_SIZE];
     const json_t *keys, *k;
     size_t i;
     int r;
@@ -96,6 +99,7 @@ static int key_list(const struct key_opts *o, int argc, char **argv, struct abx_
     if (r < 0)
         return r;
     keys = json_object_get(reply, "keys");
+    time_format_rfc3339((int64_t)time(NULL) * 1000, now);
     if (o->is_json)
         return print_json(keys) ? err_set(err, ABX_INTERNAL, "write to stdout failed") : 0;
     (void)printf("%-14s %-20s %-10s %-25s %-25s %s\n", "ID", "NAME", "TEAM", "CREATED", "LAST USED",
@@ -105,11 +109,13 @@ static int key_list(const struct key_opts *o, int argc, char **argv, struct abx_
         const char *revoked = json_string_value(json_object_get(k, "revoked_at"));
         const char *expires = json_string_value(json_object_get(k, "expires_at"));
 
+        /* Times of one format and width: their order is that of the text. */
         (void)printf("%-14s %-20s %-10s %-25s %-25s %s%s\n", text_of(k, "id"), text_of(k, "name"),
                      text_of(k, "team"), text_of(k, "created_at"), text_of(k, "last_used_at"),
-                     revoked   ? "revoked "
-                     : expires ? "expires "
-                               : "active",
+                     !revoked && !expires        ? "active"
+                     : revoked                   ? "revoked "
+                     : strcmp(expires, now) <= 0 ? "expired "
+                                                 : "expires ",
                      revoked   ? revoked
                      : expires ? expires
                                : "");
@@ -169,12 +175,12 @@ static int parse_option(struct key_opts *o, int c, struct abx_err *err)
         return 0;
     case 'd':
         o->has_data_dir = true;
-        return cli_absolute(optarg, o->data_dir, sizeof o->data_dir, err);
+        return cli_absolute("--data-dir", optarg, o->data_dir, sizeof o->data_dir, err);
     case 'j':
         o->is_json = true;
         return 0;
     default:
-        return err_set(err, ABX_INVALID_ARGUMENT, "see the message above");
+        return err_set(err, ABX_INTERNAL, "option %d is not handled", c);
     }
 }
 
@@ -184,9 +190,12 @@ int cmd_key(int argc, char **argv)
     struct abx_err err = { 0 };
     int c, r;
 
+    argv[0] = (char[]){ "abx key" }; /* what getopt calls it */
     while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
         if (c == 'h')
             return fputs(help, stdout) < 0;
+        if (c == '?')
+            return cli_bad_option("key");
         if (parse_option(&o, c, &err) < 0)
             return cli_usage("key", "%s", err.msg);
     }

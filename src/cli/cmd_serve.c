@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/supervisor.h"
 
+#define DISK_MIN (UINT64_C(256) << 20) /* the engine's least */
 #define DEFAULT_LISTEN "127.0.0.1:8490"
 
 static const char help[] =
@@ -190,7 +191,7 @@ static int parse_option(struct serve *s, int option, const char *arg, struct abx
     case OPT_LISTEN:
         return listen_address_parse(arg, &o->listen, err);
     case OPT_DATA_DIR:
-        return cli_absolute(arg, s->data_dir, sizeof s->data_dir, err);
+        return cli_absolute("--data-dir", arg, s->data_dir, sizeof s->data_dir, err);
     case OPT_DOMAIN:
         o->domain = arg;
         return parse_domain(arg, err);
@@ -198,7 +199,10 @@ static int parse_option(struct serve *s, int option, const char *arg, struct abx
         return parse_pool(s, arg, err);
     case OPT_DISK:
         o->disk_size = arg;
-        return cli_parse_size("--disk", arg, &n, err);
+        r = cli_parse_size("--disk", arg, &n, err);
+        if (r == 0 && n < DISK_MIN)
+            r = err_set(err, ABX_INVALID_ARGUMENT, "--disk '%s' is below 256M", arg);
+        return r;
     case OPT_ON_EXIT:
         return parse_on_exit(arg, &o->on_exit, err);
     case OPT_RUN_AS:
@@ -314,11 +318,12 @@ int cmd_serve(int argc, char **argv)
     int c, r;
 
     set_defaults(&s);
+    argv[0] = (char[]){ "abx serve" }; /* what getopt calls it */
     while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
         if (c == 'h')
             return fputs(help, stdout) < 0;
         if (c == '?')
-            return cli_usage("serve", "see the message above");
+            return cli_bad_option("serve");
         if (c == OPT_PRINT_UNIT) {
             s.is_unit = true;
             continue;

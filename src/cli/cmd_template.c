@@ -62,11 +62,14 @@ static json_t *template_load(const char *dir, const char *name)
     return j;
 }
 
-static int scan(const char *dir, json_t *list)
+/* A folder that is not there has no templates. */
+static int scan(const char *dir, json_t *list, struct abx_err *err)
 {
     _cleanup_(closedirp) DIR *d = opendir(dir);
     struct dirent *e;
 
+    if (!d && errno != ENOENT)
+        return err_sys(err, errno, "list '%s'", dir);
     while (d && (e = readdir(d)) != NULL) {
         json_t *j = e->d_name[0] == '.' ? NULL : template_load(dir, e->d_name);
 
@@ -88,13 +91,15 @@ static const char *text_of(const json_t *o, const char *key)
 static int template_list(const struct template_cmd *o)
 {
     _cleanup_(json_decrefp) json_t *list = json_array();
+    struct abx_err err = { 0 };
     char dir[PATH_MAX];
     const json_t *t;
     size_t i;
 
-    if (path_join(dir, sizeof dir, o->data_dir, "templates"))
-        (void)scan(dir, list);
-    (void)scan(CLI_CACHE_DIR "/templates", list);
+    if (path_join(dir, sizeof dir, o->data_dir, "templates") && scan(dir, list, &err) < 0)
+        return cli_fail(&err);
+    if (scan(CLI_CACHE_DIR "/templates", list, &err) < 0)
+        return cli_fail(&err);
     if (o->is_json) {
         int r = json_dumpf(list, stdout, JSON_INDENT(2));
 
@@ -159,6 +164,7 @@ int cmd_template(int argc, char **argv)
     const char *verb;
     int c, r = 0;
 
+    argv[0] = (char[]){ "abx template" }; /* what getopt calls it */
     while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
         switch (c) {
         case 's':
@@ -168,7 +174,7 @@ int cmd_template(int argc, char **argv)
             r = parse_with(&o, optarg, &err);
             break;
         case 'd':
-            r = cli_absolute(optarg, o.data_dir, sizeof o.data_dir, &err);
+            r = cli_absolute("--data-dir", optarg, o.data_dir, sizeof o.data_dir, &err);
             break;
         case 'j':
             o.is_json = true;
@@ -176,17 +182,19 @@ int cmd_template(int argc, char **argv)
         case 'h':
             return fputs(help, stdout) < 0;
         default:
-            return cli_usage("template", "see the message above");
+            return cli_bad_option("template");
         }
         if (r < 0)
             return cli_usage("template", "%s", err.msg);
     }
-    verb = optind < argc ? argv[optind] : "";
+    if (optind == argc)
+        return cli_usage("template", "needs list or build-base");
+    verb = argv[optind];
     if (optind + 1 < argc)
         return cli_usage("template", "unexpected argument '%s'", argv[optind + 1]);
     if (strcmp(verb, "list") == 0)
         return template_list(&o);
     if (strcmp(verb, "build-base") == 0)
         return template_build_base(&o);
-    return cli_usage("template", "needs list or build-base, not '%s'", verb);
+    return cli_usage("template", "unknown verb '%s'", verb);
 }

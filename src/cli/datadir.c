@@ -218,6 +218,9 @@ int datadir_instance(const char *path, char ret[DATADIR_INSTANCE_SIZE], struct a
 
     if (dirfd < 0)
         return err_sys(err, errno, "data dir '%s'", path);
+    if (faccessat(dirfd, "format", F_OK, 0) < 0 && errno == ENOENT)
+        return err_set(err, ABX_NOT_FOUND, "'%s' is no data dir: no service was started with it",
+                       path);
     r = format_read(dirfd, ret, err);
     return r < 0 ? err_wrap(err, r, "data dir '%s'", path) : 0;
 }

@@ -23,11 +23,28 @@ static void print_help(FILE *to)
                       "Sandboxes for AI agents on one plain Linux machine.\n\ncommands:\n");
     for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
         (void)fprintf(to, "  %-18s %s\n", commands[i].name, commands[i].summary);
-    (void)fprintf(to, "  %-18s %s\n  %-18s %s\n\nsandboxes:\n", "help", "print this", "version",
-                  "print the version");
+    (void)fprintf(to, "  %-18s %s\n  %-18s %s\n\nsandboxes:\n", "help",
+                  "print this, or the help of a command", "version", "print the version");
     spec_print_commands(to);
     (void)fprintf(to, "\n'abx COMMAND --help' describes one command; the manuals are abx(1) and "
                       "abx-sandbox(1).\n");
+}
+
+/* argv[0] is the command's name. */
+static int run_command(int argc, char **argv)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+        if (strcmp(argv[0], commands[i].name) == 0)
+            return commands[i].run(argc, argv);
+    if (spec_has_word(argv[0]))
+        return cmd_client(argc, argv);
+    (void)fprintf(stderr, "abx: unknown command '%s'\nTry 'abx help'.\n", argv[0]);
+    return 2;
+}
+
+static bool is_help(const char *word)
+{
+    return strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
 int main(int argc, char **argv)
@@ -39,19 +56,23 @@ int main(int argc, char **argv)
         print_help(stderr);
         return 2;
     }
-    if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+    if (is_help(name) || (argc == 3 && is_help(argv[2]) && strcmp(name, "version") == 0)) {
+        if (argc > 2 && !is_help(argv[2])) { /* `help COMMAND...` is `COMMAND... --help` */
+            memmove(argv + 1, argv + 2, ((size_t)argc - 2) * sizeof *argv);
+            argv[argc - 1] = (char[]){ "--help" };
+            return run_command(argc - 1, argv + 1);
+        }
         print_help(stdout);
         return 0;
     }
     if (strcmp(name, "version") == 0 || strcmp(name, "--version") == 0) {
+        if (argc > 2) {
+            (void)fprintf(stderr, "abx: %s takes no argument '%s'\nTry 'abx help'.\n", name,
+                          argv[2]);
+            return 2;
+        }
         (void)puts("abx " ABX_VERSION);
         return 0;
     }
-    for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-        if (strcmp(name, commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
-    if (spec_has_word(name))
-        return cmd_client(argc - 1, argv + 1);
-    (void)fprintf(stderr, "abx: unknown command '%s'\nTry 'abx help'.\n", name);
-    return 2;
+    return run_command(argc - 1, argv + 1);
 }

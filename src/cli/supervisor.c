@@ -232,15 +232,21 @@ static int open_signals(struct supervisor *s, struct abx_err *err)
     return s->signal_fd < 0 ? err_sys(err, errno, "signalfd") : 0;
 }
 
+/* "exit 1" or "signal 9". */
+static void print_status(int status, char *to, size_t size)
+{
+    if (WIFSIGNALED(status))
+        (void)snprintf(to, size, "signal %d", WTERMSIG(status));
+    else
+        (void)snprintf(to, size, "exit %d", WEXITSTATUS(status));
+}
+
 static void log_death(const struct role *role, int status)
 {
     char pid[16], how[32];
 
     (void)snprintf(pid, sizeof pid, "%ld", (long)role->pid);
-    if (WIFSIGNALED(status))
-        (void)snprintf(how, sizeof how, "signal %d", WTERMSIG(status));
-    else
-        (void)snprintf(how, sizeof how, "exit %d", WEXITSTATUS(status));
+    print_status(status, how, sizeof how);
     log_warn("role ended, it will be started again", "name", role->name, "pid", pid, "how", how,
              NULL);
 }
@@ -250,6 +256,7 @@ static void log_death(const struct role *role, int status)
 static int reap(struct supervisor *s, struct abx_err *err)
 {
     int status, r = 0;
+    char how[32];
     pid_t pid;
 
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
@@ -258,11 +265,11 @@ static int reap(struct supervisor *s, struct abx_err *err)
 
             if (role->pid != pid)
                 continue;
+            print_status(status, how, sizeof how);
             if (!s->is_ready && !s->is_stopping)
-                r = err_set(
-                    err, ABX_FAILED_PRECONDITION,
-                    "%s ended while the service was starting (status 0x%x): see its message above",
-                    role->name, (unsigned)status);
+                r = err_set(err, ABX_FAILED_PRECONDITION,
+                            "%s ended while the service was starting (%s): see its message above",
+                            role->name, how);
             else if (!s->is_stopping)
                 log_death(role, status);
             role_ended(role, status);

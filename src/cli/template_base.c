@@ -677,7 +677,7 @@ int template_base_build(const struct template_base_opts *opts, char ret_dir[PATH
     const char *cache = opts->cache_dir ? opts->cache_dir : TEMPLATE_CACHE_DIR;
 
     if (geteuid() != 0)
-        return err_set(err, ABX_FAILED_PRECONDITION, "building a template needs root");
+        return err_set(err, ABX_PERMISSION_DENIED, "building a template needs root");
     if (strlen(cache) >= sizeof b.cache)
         return err_set(err, ABX_INVALID_ARGUMENT, "path of the cache too long");
     (void)snprintf(b.cache, sizeof b.cache, "%s", cache);

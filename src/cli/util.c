@@ -29,6 +29,12 @@ int cli_usage(const char *command, const char *fmt, ...)
     return 2;
 }
 
+int cli_bad_option(const char *command)
+{
+    (void)fprintf(stderr, "Try 'abx %s --help'.\n", command);
+    return 2;
+}
+
 int cli_libexec(const char *program, char *to, size_t size, struct abx_err *err)
 {
     const char *dir = getenv("ABX_LIBEXEC_DIR");
@@ -52,22 +58,26 @@ int cli_libexec(const char *program, char *to, size_t size, struct abx_err *err)
         return 0;
     if (path_join(to, size, ABX_LIBEXEC_DIR, program) && access(to, X_OK) == 0)
         return 0;
-    return err_set(err, ABX_NOT_FOUND, "%s is neither in %s nor in %s: is the build complete?",
+    return err_set(err, ABX_NOT_FOUND,
+                   "%s is neither in %s nor in %s, or this user may not run it: is the build "
+                   "complete? ABX_LIBEXEC_DIR names another folder",
                    program, beside, ABX_LIBEXEC_DIR);
 }
 
-int cli_absolute(const char *path, char *to, size_t size, struct abx_err *err)
+int cli_absolute(const char *option, const char *path, char *to, size_t size, struct abx_err *err)
 {
     char cwd[PATH_MAX];
     size_t n;
 
+    if (path[0] == '\0')
+        return err_set(err, ABX_INVALID_ARGUMENT, "%s is empty", option);
     if (path[0] == '/') {
         if (!path_join(to, size, path, ""))
-            return err_set(err, ABX_INVALID_ARGUMENT, "path '%.64s...' is too long", path);
+            return err_set(err, ABX_INVALID_ARGUMENT, "%s '%.64s...' is too long", option, path);
     } else if (!getcwd(cwd, sizeof cwd)) {
         return err_sys(err, errno, "working directory");
     } else if (!path_join(to, size, cwd, path)) {
-        return err_set(err, ABX_INVALID_ARGUMENT, "path '%.64s...' is too long", path);
+        return err_set(err, ABX_INVALID_ARGUMENT, "%s '%.64s...' is too long", option, path);
     }
     for (n = strlen(to); n > 1 && to[n - 1] == '/'; n--)
         to[n - 1] = '\0';

@@ -76,6 +76,7 @@ static const struct image_type *type_of(int fd)
 
 static int size_for(struct disk_pool *p, uint64_t wanted, uint64_t *ret, struct abx_err *err)
 {
+    bool is_given = wanted != 0;
     struct statvfs st;
 
     if (fstatvfs(p->dir_fd, &st) < 0)
@@ -84,8 +85,10 @@ static int size_for(struct disk_pool *p, uint64_t wanted, uint64_t *ret, struct 
         wanted = (uint64_t)st.f_bavail * st.f_frsize / 5 * 4;
     if (wanted < IMAGE_MIN)
         return err_set(err, ABX_FAILED_PRECONDITION,
-                       "the disk image would have %llu MiB, 256 are needed: free space below '%s'",
-                       (unsigned long long)(wanted >> 20), p->dir);
+                       "the disk image would have %llu MiB, 256 are needed: %s",
+                       (unsigned long long)(wanted >> 20),
+                       is_given ? "give --disk a larger size"
+                                : "make room there or put the data dir on a larger disk");
     *ret = wanted / LOOP_BLOCK * LOOP_BLOCK;
     return 0;
 }

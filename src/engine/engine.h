@@ -31,6 +31,7 @@ struct warm {
     struct sandbox *ready;             /* by next_in_pool, oldest last */
     unsigned n_ready, n_coming;
     int64_t not_before_ns; /* after a failure */
+    bool is_missed;        /* the log says that the template is not there */
 };
 
 /* A connection of control (or of root's tools). */

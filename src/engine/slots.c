@@ -118,6 +118,10 @@ int templates_refresh(struct engine *e, struct abx_err *err)
         const struct template *t = templates_find(&e->templates, w->option->template);
 
         (void)snprintf(w->folder, sizeof w->folder, "%s", t ? t->folder : "");
+        if (!t && !w->is_missed)
+            log_warn("pool waits for a template that is not there", "template", w->option->template,
+                     NULL);
+        w->is_missed = !t;
     }
     return 0;
 }

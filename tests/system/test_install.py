@@ -31,7 +31,9 @@ def test_installed_tree(build_dir, tmp_path):
         f"libexec/abx/abx-{role}" for role in ("client", "control", "engine", "gateway", "guest")} <= files
     recipe = {f for f in files if f.startswith("share/abx/template/base/")}
     assert {f.rsplit("/", 1)[1] for f in recipe} >= {"packages", "setup.sh", "finish.sh", "sources.sh"}
-    assert {f for f in files if f.endswith(".a")} == {f for f in files if f.endswith("/libabx.a")} != set()
+    # lib, not lib64: there ld.so and pkg-config look on every distribution that is supported.
+    assert {f for f in files if f.endswith(".a")} == {"lib/libabx.a"} and "lib/pkgconfig/libabx.pc" in files, \
+        "a build from before? meson configure -Dlibdir=lib"
     assert {f for f in files if f.endswith(".h")} == {f"include/abx/{h.name}" for h in (ROOT / "include/abx").glob("*.h")}
     assert not [f for f in files if "test" in f or "tool" in f]
     for program in (p for p in tmp_path.rglob("*") if p.is_file() and is_elf(p)):

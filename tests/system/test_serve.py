@@ -36,8 +36,10 @@ def abx(build_dir, *args, **kwargs):
         (["--run-as", "nobody-of-that-name"], "--run-as"),
         (["--domain", "a b"], "--domain"),
         (["--gateways", "0"], "--gateways"),
+        (["--data-dir", ""], "--data-dir is empty"),
+        (["--disk", "255M"], "below 256M"),
         (["what"], "what"),
-        (["--no-such"], "no-such"),
+        (["--no-such"], "abx serve: unrecognized option '--no-such'\nTry 'abx serve --help'"),
     ],
 )
 def test_bad_option_is_named(build_dir, args, word):
@@ -56,6 +58,30 @@ def test_help_of_each_command(build_dir, command):
 def test_unknown_command(build_dir):
     run = abx(build_dir, "servé")
     assert run.returncode == 2 and "servé" in run.stderr
+
+
+def test_help_knows_the_commands(build_dir):
+    assert abx(build_dir, "help", "serve").stdout == abx(build_dir, "serve", "--help").stdout != ""
+    assert abx(build_dir, "help", "config").stdout.startswith("usage: abx config")
+    for args in (["help", "servé"], ["version", "x"]):
+        run = abx(build_dir, *args)
+        assert run.returncode == 2 and f"'{args[-1]}'" in run.stderr and run.stdout == "", args
+
+
+def test_commands_about_a_service_that_is_not_there(build_dir, tmp_path):
+    for args in (["key", "list"], ["key", "create"], ["doctor", "--audit"]):
+        run = abx(build_dir, *args, "--data-dir", tmp_path)
+        assert run.returncode == 4 and f"'{tmp_path}' is no data dir" in run.stderr, args
+    (tmp_path / "format").write_text("version 1\ninstance 0123456789ab\n")
+    run = abx(build_dir, "doctor", "--audit", "--data-dir", tmp_path)
+    assert run.returncode == 13 and "no service with data dir" in run.stderr
+
+
+def test_templates_are_roots(open_dir, base_template):
+    """A list that may not be read is no empty list."""
+    for verb in ("list", "build-base"):
+        run = abx(open_dir, "template", verb, user=65534, cwd="/")
+        assert run.returncode == 6 and run.stdout == "", (verb, run.stderr)
 
 
 @pytest.fixture
@@ -93,7 +119,7 @@ def test_a_role_that_fails_ends_the_start(build_dir, tmp_path):
         env={**os.environ, "ABX_LIBEXEC_DIR": str(libexec)},
     )
     assert run.returncode == 8
-    assert "broken" in run.stderr and "abx-engine ended while the service was starting" in run.stderr
+    assert "broken" in run.stderr and "abx-engine ended while the service was starting (exit 3)" in run.stderr
 
 
 def test_a_soft_limit_of_descriptors_is_raised(build_dir, base_template):
@@ -181,6 +207,11 @@ def test_keys(service):
     assert service.run_abx("key", "revoke", key["id"]).returncode == 0
     assert service.request("GET", "/v2/sandboxes", headers={"X-API-Key": key["key"]})[0] == 401
     assert service.run_abx("key", "revoke", "no-such-key").returncode == 4
+    brief = json.loads(service.run_abx("key", "create", "--expires", "1s", "--json").stdout)["id"]
+    deadline = time.monotonic() + 30
+    while "expired" not in (line := next(n for n in service.run_abx("key", "list").stdout.splitlines() if n.startswith(brief))):
+        assert "expires" in line and time.monotonic() < deadline, line
+        time.sleep(0.2)
 
 
 def test_sigterm_keeps_and_sigint_kills(build_dir, base_template):
@@ -236,6 +267,12 @@ def test_supervisor_killed_leaves_sandboxes_and_no_role(build_dir, base_template
 
 
 @pytest.mark.slow
+def test_a_pool_of_no_template_is_told(build_dir, base_template):
+    with Service(build_dir, "--pool", "no-such=1", "--pool", "base=1") as service:
+        told = [line for line in service.logged().splitlines() if "pool waits for a template that is not there" in line]
+        assert len(told) == 1 and 'template="no-such"' in told[0]
+
+
 def test_pool_stays_writable_through_many_sandboxes(build_dir, base_template):
     """Quota groups removed too early once aborted a transaction: the pool turned read-only."""
     with Service(build_dir, "--pool", "base=4") as service:
@@ -406,4 +443,4 @@ def test_doctor_knows_this_machine(build_dir, open_dir):
     run = abx(build_dir, "doctor")
     assert "Sandboxes can run" in run.stdout
     run = abx(open_dir, "doctor", user=65534, cwd="/")
-    assert run.returncode == 1 and "missing" in run.stdout
+    assert run.returncode == 1 and "missing" in run.stdout and "sudo abx doctor" in run.stdout

@@ -82,13 +82,17 @@ static void duration_has_units_and_no_zero(void **state)
 static void absolute_path_keeps_and_completes(void **state)
 {
     char to[4096], small[4];
+    struct abx_err err;
 
     (void)state;
-    assert_int_equal(cli_absolute("/var/lib/abx/", to, sizeof to, NULL), 0);
+    assert_int_equal(cli_absolute("--d", "/var/lib/abx/", to, sizeof to, NULL), 0);
     assert_string_equal(to, "/var/lib/abx");
-    assert_int_equal(cli_absolute("x/y", to, sizeof to, NULL), 0);
+    assert_int_equal(cli_absolute("--d", "x/y", to, sizeof to, NULL), 0);
     assert_true(to[0] == '/' && strcmp(to + strlen(to) - 4, "/x/y") == 0);
-    assert_int_equal(cli_absolute("/var", small, sizeof small, NULL), ABX_INVALID_ARGUMENT);
+    assert_int_equal(cli_absolute("--d", "/var", small, sizeof small, NULL), ABX_INVALID_ARGUMENT);
+    /* What a script with an unset variable gives is not the working folder. */
+    assert_int_equal(cli_absolute("--d", "", to, sizeof to, &err), ABX_INVALID_ARGUMENT);
+    assert_string_equal(err.msg, "--d is empty");
 }
 
 int main(void)
