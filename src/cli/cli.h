@@ -18,6 +18,7 @@ int cmd_serve(int argc, char **argv);
 int cmd_key(int argc, char **argv);
 int cmd_template(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
+int cmd_completion(int argc, char **argv);
 /* Executes libexec/abx-client with the command; returns only when that fails. */
 int cmd_client(int argc, char **argv);
 

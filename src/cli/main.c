@@ -15,6 +15,7 @@ static const struct command commands[] = {
 #define ROW(name, summary, run) { name, summary, cmd_client },
     CLIENT_COMMANDS(ROW)
 #undef ROW
+        { "completion", "print the completion script of a shell", cmd_completion },
 };
 
 static void print_help(FILE *to)

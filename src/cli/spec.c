@@ -10,13 +10,13 @@ const struct spec_option spec_options[OPT_COUNT] = {
                        "template to start from (default_template of the configuration, else "
                        "base)" },
     [OPT_TIMEOUT] = { "timeout", 0, SPEC_DURATION, "DURATION",
-                      "how long the sandbox lives, like 90, 15m or 2h" },
+                      "how long the sandbox lives, like 90, 15m or 2h (5m)" },
     [OPT_COMMAND_TIMEOUT] = { "timeout", 0, SPEC_DURATION, "DURATION",
                               "kill the command after this time (no limit)" },
     [OPT_ENV] = { "env", 'e', SPEC_PAIR, "NAME=VALUE",
                   "environment variable; NAME alone takes the value of this process; repeatable" },
     [OPT_METADATA] = { "metadata", 'm', SPEC_PAIR, "KEY=VALUE",
-                       "text kept with the sandbox (list: only those with it); repeatable" },
+                       "text kept with the sandbox; repeatable" },
     [OPT_CPU] = { "cpu", 0, SPEC_NUMBER, "N", "number of CPUs (the template's)", 1, 1024 },
     [OPT_MEMORY] = { "memory", 0, SPEC_SIZE, "SIZE", "memory in MiB, or like 2G (the template's)" },
     [OPT_DISK] = { "disk", 0, SPEC_SIZE, "SIZE", "disk in MiB, or like 10G (the template's)" },
@@ -32,12 +32,15 @@ const struct spec_option spec_options[OPT_COUNT] = {
     [OPT_KEEP] = { "keep", 0, SPEC_FLAG, NULL, "do not kill the sandbox at the end" },
     [OPT_STATE] = { "state", 's', SPEC_TEXT, "STATE",
                     "only sandboxes in this state: running, paused, or both with a comma" },
+    [OPT_OF_TEMPLATE] = { "template", 't', SPEC_TEXT, "TEMPLATE",
+                          "only sandboxes of this template" },
+    [OPT_WITH_METADATA] = { "metadata", 'm', SPEC_PAIR, "KEY=VALUE",
+                            "only sandboxes with this metadata; repeatable" },
     [OPT_LIMIT] = { "limit", 'n', SPEC_NUMBER, "N", "print at most that many", 1, 1000000 },
     [OPT_QUIET] = { "quiet", 'q', SPEC_FLAG, NULL, "print ids only" },
     [OPT_PORT] = { "port", 'p', SPEC_NUMBER, "PORT", "print the host of this port of the sandbox",
                    1, 65535 },
-    [OPT_ALL] = { "all", 'a', SPEC_FLAG, NULL,
-                  "every sandbox that list shows (with --metadata: of those)" },
+    [OPT_ALL] = { "all", 'a', SPEC_FLAG, NULL, "every sandbox that list shows" },
     [OPT_YES] = { "yes", 'y', SPEC_FLAG, NULL, "do not ask" },
     [OPT_FOLLOW] = { "follow", 'f', SPEC_FLAG, NULL, "go on with what is logged from now on" },
     [OPT_LEVEL] = { "level", 0, SPEC_TEXT, "LEVEL", "least level: debug, info, warn or error" },
@@ -109,9 +112,10 @@ static const struct spec_command commands[] = {
         .alias = { "ls", "list" },
         .arguments = "",
         .summary = "list sandboxes",
-        .text = "All pages of the list, the newest first as the service gives them. Columns that "
-                "do not fit are cut on a terminal only.",
-        .options = SPEC_BIT(OPT_STATE) | SPEC_BIT(OPT_METADATA) | SPEC_BIT(OPT_TEMPLATE) |
+        .text =
+            "All pages of the service's list, in its order. On a terminal the last column is cut "
+            "to fit.",
+        .options = SPEC_BIT(OPT_STATE) | SPEC_BIT(OPT_OF_TEMPLATE) | SPEC_BIT(OPT_WITH_METADATA) |
                    SPEC_BIT(OPT_LIMIT) | SPEC_BIT(OPT_QUIET),
     },
     {
@@ -120,7 +124,6 @@ static const struct spec_command commands[] = {
         .arguments = "ID",
         .min_args = 1,
         .max_args = 1,
-        .takes_ids = true,
         .summary = "print what is known of a sandbox",
         .options = 0,
     },
@@ -132,7 +135,6 @@ static const struct spec_command commands[] = {
         .max_args = SPEC_ARGS_MANY,
         .command_at = 1,
         .has_command = true,
-        .takes_ids = true,
         .summary = "run a command in a sandbox",
         .text =
             "A single COMMAND is a line for the shell (/bin/bash -l -c COMMAND); with "
@@ -153,7 +155,6 @@ static const struct spec_command commands[] = {
         .max_args = SPEC_ARGS_MANY,
         .command_at = 1,
         .has_command = true,
-        .takes_ids = true,
         .summary = "open a login shell on a terminal in a sandbox",
         .text = "The terminal's size is passed on, also when it changes; the exit status is the "
                 "shell's. At the beginning of a line, ~. closes the connection (and the shell), "
@@ -168,7 +169,6 @@ static const struct spec_command commands[] = {
         .arguments = "SOURCE... TARGET",
         .min_args = 2,
         .max_args = SPEC_ARGS_MANY,
-        .takes_ids = true,
         .summary = "copy files and trees into or out of a sandbox",
         .text = "ID:PATH is a path in a sandbox (relative ones begin in the user's home), "
                 "everything else one of this machine; write ./a:b for a file whose name has a "
@@ -188,7 +188,6 @@ static const struct spec_command commands[] = {
         .arguments = "ID PATH...",
         .min_args = 2,
         .max_args = SPEC_ARGS_MANY,
-        .takes_ids = true,
         .summary = "print files of a sandbox",
         .options = SPEC_BIT(OPT_USER),
     },
@@ -198,7 +197,6 @@ static const struct spec_command commands[] = {
         .arguments = "ID",
         .min_args = 1,
         .max_args = 1,
-        .takes_ids = true,
         .summary = "print the logs of a sandbox",
         .options =
             SPEC_BIT(OPT_FOLLOW) | SPEC_BIT(OPT_LEVEL) | SPEC_BIT(OPT_SEARCH) | SPEC_BIT(OPT_LIMIT),
@@ -209,7 +207,6 @@ static const struct spec_command commands[] = {
         .arguments = "ID",
         .min_args = 1,
         .max_args = 1,
-        .takes_ids = true,
         .summary = "print CPU, memory and disk use over time",
         .options = SPEC_BIT(OPT_LIMIT),
     },
@@ -218,10 +215,9 @@ static const struct spec_command commands[] = {
         .arguments = "ID",
         .min_args = 1,
         .max_args = 1,
-        .takes_ids = true,
         .summary = "make sure that a sandbox runs, print how to reach it",
         .text = "Resumes a paused sandbox. The time of a running one becomes at least --timeout "
-                "from now (5m), never less than it was.",
+                "from now, never less than it was.",
         .options = SPEC_BIT(OPT_TIMEOUT) | SPEC_BIT(OPT_PORT),
     },
     {
@@ -229,7 +225,6 @@ static const struct spec_command commands[] = {
         .arguments = "ID DURATION",
         .min_args = 2,
         .max_args = 2,
-        .takes_ids = true,
         .summary = "let a sandbox live for DURATION from now",
         .options = 0,
     },
@@ -238,7 +233,6 @@ static const struct spec_command commands[] = {
         .arguments = "ID...",
         .min_args = 1,
         .max_args = SPEC_ARGS_MANY,
-        .takes_ids = true,
         .summary = "pause sandboxes",
         .options = SPEC_BIT(OPT_NO_MEMORY),
     },
@@ -247,7 +241,6 @@ static const struct spec_command commands[] = {
         .arguments = "ID...",
         .min_args = 1,
         .max_args = SPEC_ARGS_MANY,
-        .takes_ids = true,
         .summary = "resume paused sandboxes",
         .options = SPEC_BIT(OPT_TIMEOUT),
     },
@@ -256,7 +249,6 @@ static const struct spec_command commands[] = {
         .arguments = "ID",
         .min_args = 1,
         .max_args = 1,
-        .takes_ids = true,
         .summary = "make copies of a running sandbox, print their ids",
         .options = SPEC_BIT(OPT_COUNT_COPIES) | SPEC_BIT(OPT_TIMEOUT),
     },
@@ -265,7 +257,6 @@ static const struct spec_command commands[] = {
         .arguments = "ID",
         .min_args = 1,
         .max_args = 1,
-        .takes_ids = true,
         .summary = "keep the state of a sandbox as a template, print its id",
         .options = SPEC_BIT(OPT_NAME),
     },
@@ -274,12 +265,11 @@ static const struct spec_command commands[] = {
         .alias = { "kill" },
         .arguments = "[ID...]",
         .max_args = SPEC_ARGS_MANY,
-        .takes_ids = true,
         .summary = "kill sandboxes",
         .text = "--all asks on a terminal and needs --yes elsewhere. Every id is tried; the exit "
                 "status is that of the first that failed. One that does not exist is a failure "
                 "(4).",
-        .options = SPEC_BIT(OPT_ALL) | SPEC_BIT(OPT_YES) | SPEC_BIT(OPT_METADATA),
+        .options = SPEC_BIT(OPT_ALL) | SPEC_BIT(OPT_YES) | SPEC_BIT(OPT_WITH_METADATA),
     },
     {
         .name = "whoami",

@@ -38,6 +38,8 @@ enum spec_id {
     OPT_DETACH,
     OPT_KEEP,
     OPT_STATE,
+    OPT_OF_TEMPLATE,   /* the same name as OPT_TEMPLATE */
+    OPT_WITH_METADATA, /* and as OPT_METADATA: what a list is made of */
     OPT_LIMIT,
     OPT_QUIET,
     OPT_PORT,
@@ -85,7 +87,6 @@ struct spec_command {
     size_t command_at; /* that many arguments, then a command whose options are its own; 0 with
                           has_command: at once */
     bool has_command;
-    bool takes_ids; /* completion offers sandbox ids */
     const char *summary;
     const char *text; /* paragraphs, separated by an empty line */
     uint64_t options; /* SPEC_BIT; those of connections, --json and --help come by themselves */

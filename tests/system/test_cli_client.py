@@ -388,3 +388,85 @@ def test_the_callers_environment_is_not_needed(cli, box):
                          stdin=subprocess.DEVNULL)
     assert (run.returncode, run.stdout) == (0, b"ok\n"), run.stderr
     assert "HOME" not in env and os.path.isabs(cli.abx)
+
+
+# ---- completion and manual ----
+
+
+def bash_offers(cli, *words):
+    """What bash would offer behind these words; the last is the one that is typed."""
+    script = 'source <(abx completion bash); COMP_WORDS=(abx "$@"); COMP_CWORD=$#; _abx; printf "%s\\n" "${COMPREPLY[@]}"'
+    return shell(cli, ["bash", "-c", script, "bash", *words])
+
+
+def zsh_offers(cli, *words):
+    script = """
+        compdef() { }
+        compadd() { (( $#offered == $#shown )) && print -l -- $offered }
+        _files() { }
+        source <(abx completion zsh)
+        words=(abx "$@"); CURRENT=$#words
+        _abx"""
+    return shell(cli, ["zsh", "-fc", script, "zsh", *words])
+
+
+def fish_offers(cli, *words):
+    line = " ".join(("abx", *words))
+    return shell(cli, ["fish", "--no-config", "-c", f'abx completion fish | source; complete -C "{line}"'])
+
+
+def shell(cli, command):
+    env = {**cli.env, "PATH": f"{os.path.dirname(cli.abx)}:{os.environ['PATH']}"}
+    run = subprocess.run(command, env=env, cwd=cli.home, capture_output=True, text=True, timeout=60, check=False)
+    assert (run.returncode, run.stderr) == (0, ""), run
+    return [line.split("\t")[0] for line in run.stdout.splitlines() if line]
+
+
+@pytest.mark.parametrize("offers", [bash_offers, zsh_offers, fish_offers])
+def test_shells_offer_the_words(cli, box, offers):
+    assert {"sandbox", "run", "serve", "config", "whoami", "sh"} <= set(offers(cli, ""))
+    assert sorted(offers(cli, "sandbox", "c")) == ["cat", "connect", "cp", "create"]
+    assert sorted(offers(cli, "sandbox", "exec", "--d")) == ["--detach", "--domain"]
+    assert sorted(offers(cli, "config", "")) == ["get", "list", "path", "set", "unset"]
+    assert box in offers(cli, "exec", "") and offers(cli, "kill", "x", box[:5]) == [box]
+
+
+def test_words_of_others_are_not_offered(cli, box):
+    for words in (("exec", box, ""), ("exec", box, "ls", "--"), ("create", "--template", ""), ("run", "--", "-")):
+        assert bash_offers(cli, *words) == [], words
+
+
+def test_what_a_service_calls_an_id_is_not_evaluated(fake, tmp_path):
+    row = {
+        "templateID": "t", "clientID": "c", "envdVersion": "0.6.13", "state": "running", "startedAt": "2026-01-02T03:04:05Z",
+        "endAt": "2026-01-02T03:09:05Z", "cpuCount": 1, "memoryMB": 1, "diskSizeMB": 1}
+    ids = ["$(touch evil)", "good-1", "`touch evil`", "a;touch evil", "(touch evil)"]
+    will(fake, 200, [{**row, "sandboxID": i} for i in ids])
+    for offers in (bash_offers, zsh_offers, fish_offers):
+        assert offers(fake.cli, "info", "") == ["good-1"]
+    assert "evil" not in os.listdir(tmp_path)
+
+
+def test_completion_knows_every_option(cli):
+    """The table's commands by construction, the others by this test."""
+    for name in ("serve", "key", "template", "doctor", "config"):
+        offered = cli.text("completion", "words", "--", name, "-").split()
+        assert offered == options_of(cli, [name]) or set(offered) == set(options_of(cli, [name])), name
+    for name, _ in commands_of(cli):
+        offered = [x.split("\t")[0] for x in cli.text("completion", "words", "--", *name, "--").splitlines()]
+        assert set(offered) == set(options_of(cli, name)), name
+
+
+def test_the_manual_has_every_command_and_option(cli, build_dir):
+    page = (build_dir / "man/abx-sandbox.1").read_text().replace("\\-", "-")
+    sections = {m[1]: m[2] for m in re.finditer(r"^\.S[sh] (.*)\n((?:(?!\.S[sh] ).*\n)*)", page, re.M)}
+    common = sections["OPTIONS OF ALL COMMANDS"]
+    for name, aliases in commands_of(cli):
+        text = sections["abx " + " ".join(name)]
+        for option in options_of(cli, name):
+            assert re.search(rf"^\.It .*Fl {option[1:]}\b", text + common, re.M), (name, option)
+        for alias in aliases:
+            assert re.search(rf"^Short:.* abx {alias}\b", text, re.M)
+    run = subprocess.run(["groff", "-mdoc", "-Tutf8", "-ww", build_dir / "man/abx-sandbox.1"], capture_output=True, text=True,
+                         timeout=60, check=True)
+    assert run.stderr == ""

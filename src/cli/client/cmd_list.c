@@ -79,7 +79,7 @@ static int add_page(struct listing *l, char **token)
     opts.metadata = a->metadata;
     opts.metadata_count = a->metadata_count;
     opts.states = a->text[OPT_STATE];
-    opts.template_id = a->text[OPT_TEMPLATE];
+    opts.template_id = a->text[OPT_OF_TEMPLATE];
     opts.limit = l->left >= 0 && l->left < 100 ? (int)l->left : 100;
     opts.next_token = *token;
     call = abx_sandbox_list(l->s->client, l->s->config, &opts);
