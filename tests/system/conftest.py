@@ -1,6 +1,7 @@
 """What every system test may use: where the built tree, the tools, the base template and our Python package are."""
 
 import os
+import shutil
 import subprocess
 import zipfile
 from pathlib import Path
@@ -40,6 +41,11 @@ def base_template(build_dir):
     return Path(run.stdout.strip())
 
 
+def compiler_env():
+    """CC for builds that pip or meson-python start: the compiler of the build, which need not be called cc."""
+    return {"CC": os.environ.get("CC") or next(filter(shutil.which, ("gcc-12", "gcc", "cc")))}
+
+
 def build_wheel(python, tree, out, build=None):
     """Makes a wheel of the source tree as pip does, without pip; returns its path. `build` keeps objects for next time."""
     settings = {} if build is None else {"builddir": str(build)}
@@ -47,7 +53,7 @@ def build_wheel(python, tree, out, build=None):
     run = subprocess.run(
         [python, "-c", f"import mesonpy; print(mesonpy.build_wheel({str(out)!r}, {settings!r}))"],
         cwd=tree,
-        env={**os.environ, "PATH": f"{Path(python).parent}:{os.environ['PATH']}"},
+        env={**os.environ, **compiler_env(), "PATH": f"{Path(python).parent}:{os.environ['PATH']}"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -8,7 +8,7 @@ import sys
 import zipfile
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, compiler_env
 
 SOURCES = ROOT / "python"
 
@@ -58,7 +58,7 @@ def sdist(tools_dir, tmp_path_factory):
     run(*git, "init", "-q")
     run(*git, "add", "-A")
     run(*git, "commit", "-qm", "all")
-    env = {**os.environ, "PATH": f"{tools_dir}/py/bin:{os.environ['PATH']}"}
+    env = {**os.environ, **compiler_env(), "PATH": f"{tools_dir}/py/bin:{os.environ['PATH']}"}
     out = run(
         tools_dir / "py/bin/python", "-c", f"import mesonpy; print(mesonpy.build_sdist({str(folder)!r}))", cwd=tree, env=env
     )
@@ -75,7 +75,7 @@ def test_sdist_installs_alone_in_an_empty_folder(sdist, tools_dir, tmp_path, pip
     run(tools_dir / "py/bin/python", "-m", "venv", "--without-pip", tmp_path / "venv")
     python = tmp_path / "venv/bin/python"
     pip_dir = next((tools_dir / pip / "lib").glob("python3*/site-packages"))
-    env = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    env = {**{k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}, **compiler_env()}
     install = "import sys; sys.path.append(sys.argv.pop(1)); import runpy; runpy.run_module('pip', run_name='__main__')"
     run(python, "-c", install, pip_dir, "install", "-q", "--no-deps", archive, cwd=archive.parent, env=env, timeout=600)
     shown = "import agent_sandbox, sys; print(agent_sandbox.AsyncSandbox.__name__, agent_sandbox.__version__)"

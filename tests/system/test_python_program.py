@@ -5,6 +5,8 @@ import subprocess
 import sys
 
 import pytest
+from h2_front import H2Front
+from http_fakes import Loop, make_certificates
 from service import Service
 
 PROGRAM = """
@@ -109,3 +111,23 @@ print(Sandbox.kill(sandbox.sandbox_id, **sandbox.connection_config.get_api_param
 """
     run = run_program(text, tmp_path, clean_env(tmp_path, python_dir, **names))
     assert (run.stdout, run.returncode) == ("True\nTrue\nTrue\n", 0), run.stderr
+
+
+@pytest.mark.parametrize("text", [PROGRAM, TWIN], ids=["async", "sync"])
+def test_program_over_tls_and_http2(service, python_dir, tmp_path, text):
+    """A private CA; the front speaks HTTP/2 only, and all requests come on one connection."""
+    certificates = make_certificates(tmp_path, "127.0.0.1")
+    loop = Loop()
+    front = H2Front(loop, certificates, service.port)
+    url = f"https://127.0.0.1:{front.port}"
+    names = {"ABX_SANDBOX_API_KEY": service.key, "ABX_SANDBOX_BASE_URL": url, "ABX_SANDBOX_URL": url}
+    try:
+        run = run_program(text, tmp_path, clean_env(tmp_path, python_dir, **names, SSL_CERT_FILE=f"{certificates}/ca.pem"))
+        assert (run.stdout, run.returncode) == ("hello\n\ncontent\n", 0), run.stderr
+        assert (front.streams, front.connections) == (5, 1)
+        run = run_program(text, tmp_path, clean_env(tmp_path, python_dir, **names))
+        last = run.stderr.splitlines()[-1]
+        assert last.startswith("agent_sandbox.exceptions.SandboxException: 127.0.0.1:"), run.stderr
+    finally:
+        front.stop()
+        loop.stop()
