@@ -38,6 +38,8 @@ FILES = {
     re.compile(r"base/err\.h"): {"abx"},
     # Talks to a running service over its admin socket.
     re.compile(r"cli/admin[a-z_]*\.[ch]"): {"net", "schema"},
+    # Hands certificates to the gateways.
+    re.compile(r"cli/supervisor_tls\.c"): {"net"},
 }
 
 # The client is to be ported: these folders do without Linux-only headers.

@@ -20,6 +20,12 @@ static const char help[] =
     "needs, then one line `ready http://HOST:PORT`.\n"
     "\n"
     "  --listen HOST:PORT       public address (127.0.0.1:8490); port 0 takes a free one\n"
+    "  --tls-cert FILE          certificate with its chain (PEM): serves TLS besides; repeatable, "
+    "each\n"
+    "                           with its --tls-key; clients that name a host (SNI) get its own;\n"
+    "                           SIGHUP reads the files again\n"
+    "  --tls-key FILE           the certificate's private key (PEM)\n"
+    "  --tls-listen HOST:PORT   address for TLS (the host of --listen, port 8443)\n"
     "  --data-dir DIR           state of the service (/var/lib/abx)\n"
     "  --domain NAME            domain of sandbox hosts `<port>-<id>.NAME` (localhost:PORT)\n"
     "  --pool TEMPLATE=N        keep N sandboxes of TEMPLATE ready; repeatable (none)\n"
@@ -45,6 +51,9 @@ static const char help[] =
 
 enum {
     OPT_LISTEN = 256,
+    OPT_TLS_CERT,
+    OPT_TLS_KEY,
+    OPT_TLS_LISTEN,
     OPT_DATA_DIR,
     OPT_DOMAIN,
     OPT_POOL,
@@ -67,6 +76,9 @@ enum {
 
 static const struct option options[] = {
     { "listen", required_argument, NULL, OPT_LISTEN },
+    { "tls-cert", required_argument, NULL, OPT_TLS_CERT },
+    { "tls-key", required_argument, NULL, OPT_TLS_KEY },
+    { "tls-listen", required_argument, NULL, OPT_TLS_LISTEN },
     { "data-dir", required_argument, NULL, OPT_DATA_DIR },
     { "domain", required_argument, NULL, OPT_DOMAIN },
     { "pool", required_argument, NULL, OPT_POOL },
@@ -181,6 +193,15 @@ static int add_local_user(struct supervisor_opts *o, const char *what, const cha
     return 0;
 }
 
+static int add_file(const char *option, const char **list, size_t *n, const char *path,
+                    struct abx_err *err)
+{
+    if (*n == TLS_FILES_MAX)
+        return err_set(err, ABX_INVALID_ARGUMENT, "more than %d %s options", TLS_FILES_MAX, option);
+    list[(*n)++] = path;
+    return 0;
+}
+
 static int parse_option(struct serve *s, int option, const char *arg, struct abx_err *err)
 {
     struct supervisor_opts *o = &s->opts;
@@ -189,7 +210,14 @@ static int parse_option(struct serve *s, int option, const char *arg, struct abx
 
     switch (option) {
     case OPT_LISTEN:
-        return listen_address_parse(arg, &o->listen, err);
+        return listen_address_parse("--listen", arg, &o->listen, err);
+    case OPT_TLS_CERT:
+        return add_file("--tls-cert", o->tls.certificates, &o->tls.n_certificates, arg, err);
+    case OPT_TLS_KEY:
+        return add_file("--tls-key", o->tls.keys, &o->tls.n_keys, arg, err);
+    case OPT_TLS_LISTEN:
+        o->tls.has_listen = true;
+        return listen_address_parse("--tls-listen", arg, &o->tls.listen, err);
     case OPT_DATA_DIR:
         return cli_absolute("--data-dir", arg, s->data_dir, sizeof s->data_dir, err);
     case OPT_DOMAIN:
@@ -247,7 +275,7 @@ static void set_defaults(struct serve *s)
     uint64_t ram_mb = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page >> 20 : 1024;
 
     (void)snprintf(s->data_dir, sizeof s->data_dir, "%s", CLI_DATA_DIR);
-    (void)listen_address_parse(DEFAULT_LISTEN, &o->listen, NULL);
+    (void)listen_address_parse("--listen", DEFAULT_LISTEN, &o->listen, NULL);
     local_user_of(0, &o->local_users[o->n_local_users++]);
     if (sudo_uid && str_parse_u64(slice_str(sudo_uid), UINT32_MAX - 1, &uid) && uid != 0)
         local_user_of((uid_t)uid, &o->local_users[o->n_local_users++]);
@@ -335,6 +363,8 @@ int cmd_serve(int argc, char **argv)
     if (optind < argc)
         return cli_usage("serve", "unexpected argument '%s'", argv[optind]);
     r = check_sizes(&s.opts, &err);
+    if (r == 0)
+        r = tls_opts_check(&s.opts.tls, &err);
     if (r < 0)
         return cli_usage("serve", "%s", err.msg);
     if (s.is_unit)

@@ -49,6 +49,7 @@ struct supervisor {
     int signal_fd;
     uid_t control_uid, gateway_uid;
     struct listen_address listen;
+    struct supervisor_tls tls;
     char origin[96]; /* http://HOST:PORT as a local client reaches it */
     struct local_dir local;
     struct role engine, control, gateways[LISTEN_GATEWAYS_MAX];
@@ -115,7 +116,10 @@ static int open_sockets(struct supervisor *s, struct abx_err *err)
             return r;
     }
     s->listen = s->opts->listen;
-    return listen_public(&s->listen, s->opts->n_gateways, s->public_fds, err);
+    r = listen_public(&s->listen, s->opts->n_gateways, s->public_fds, err);
+    if (r < 0)
+        return r;
+    return supervisor_tls_open(&s->tls, &s->opts->tls, &s->listen, s->opts->n_gateways, err);
 }
 
 static int engine_args(struct supervisor *s, struct abx_err *err)
@@ -178,9 +182,14 @@ static int control_args(struct supervisor *s, struct abx_err *err)
     return role_finish(c, err);
 }
 
-static int gateway_args(struct supervisor *s, struct role *g, int listen_fd, struct abx_err *err)
+static int gateway_args(struct supervisor *s, struct role *g, size_t i, struct abx_err *err)
 {
-    role_arg_fd(g, "--listen-fd", listen_fd);
+    g->ignores_hangup = true;
+    role_arg_fd(g, "--listen-fd", s->public_fds[i]);
+    if (s->tls.share) {
+        role_arg_fd(g, "--tls-listen-fd", s->tls.listen_fds[i]);
+        role_arg_fd(g, "--tls-fd", s->tls.share_fd);
+    }
     role_arg(g, "--root", "%s/gateway", s->run_dir);
     role_arg(g, "--control-sock", "/control.sock");
     role_arg(g, "--table-sock", "/table.sock");
@@ -211,7 +220,7 @@ static int prepare_roles(struct supervisor *s, struct abx_err *err)
     for (size_t i = 0; r == 0 && i < s->opts->n_gateways; i++) {
         r = role_init(&s->gateways[i], "abx-gateway", err);
         if (r == 0)
-            r = gateway_args(s, &s->gateways[i], s->public_fds[i], err);
+            r = gateway_args(s, &s->gateways[i], i, err);
         s->roles[s->n_roles++] = &s->gateways[i];
     }
     return r;
@@ -278,6 +287,27 @@ static int reap(struct supervisor *s, struct abx_err *err)
     return r;
 }
 
+static void signal_role(struct role *role, int signo)
+{
+    if (role->pid > 0)
+        (void)kill(role->pid, signo);
+}
+
+/* New certificates for the gateways; one that is starting reads them by itself. */
+static void reload(struct supervisor *s)
+{
+    struct abx_err err = { 0 };
+
+    if (!s->tls.share)
+        return;
+    if (supervisor_tls_reload(&s->tls, &err) < 0) {
+        log_err("the certificates in use stay", &err);
+        return;
+    }
+    for (size_t i = 2; i < s->n_roles; i++)
+        signal_role(s->roles[i], SIGHUP);
+}
+
 /* Reads signals; *ret_signal gets SIGTERM or SIGINT when one came. */
 static int read_signals(struct supervisor *s, int *ret_signal, struct abx_err *err)
 {
@@ -287,6 +317,8 @@ static int read_signals(struct supervisor *s, int *ret_signal, struct abx_err *e
     while (read(s->signal_fd, &si, sizeof si) == (ssize_t)sizeof si) {
         if (si.ssi_signo == SIGTERM || si.ssi_signo == SIGINT)
             *ret_signal = (int)si.ssi_signo;
+        else if (si.ssi_signo == SIGHUP)
+            reload(s);
     }
     if (reap(s, err) < 0)
         r = err ? err->code : ABX_FAILED_PRECONDITION;
@@ -347,12 +379,6 @@ static int turn(struct supervisor *s, int64_t deadline_ns, int *ret_signal, stru
         }
     }
     return 0;
-}
-
-static void signal_role(struct role *role, int signo)
-{
-    if (role->pid > 0)
-        (void)kill(role->pid, signo);
 }
 
 /* Waits until no role of [first, n_roles) runs; kills what is left at the deadline. */
@@ -553,6 +579,12 @@ static void publish_locally(struct supervisor *s, int *ret_signal)
 
 static void announce(const struct supervisor *s)
 {
+    if (s->tls.share) {
+        char port[8];
+
+        (void)snprintf(port, sizeof port, "%u", s->tls.listen.port);
+        log_info("serving TLS", "host", s->tls.listen.host, "port", port, NULL);
+    }
     (void)printf("export E2B_API_KEY=\"$(cat '%s/admin.key')\"\n"
                  "export E2B_API_URL=%s\n"
                  "export E2B_SANDBOX_URL=%s\n"
@@ -567,6 +599,7 @@ static void supervisor_done(struct supervisor *s)
 {
     for (size_t i = 0; i < s->n_roles; i++)
         role_done(s->roles[i]);
+    supervisor_tls_done(&s->tls);
     datadir_done(&s->dir);
     fd_close(s->signal_fd);
 }
@@ -576,9 +609,11 @@ int supervisor_run(const struct supervisor_opts *opts, struct abx_err *err)
     static struct supervisor s; /* one per process; large for a stack */
     int signo = 0, r;
 
-    s = (struct supervisor){
-        .opts = opts, .signal_fd = -EBADF, .dir = { .lock_fd = -EBADF }, .local = LOCAL_DIR_INIT
-    };
+    s = (struct supervisor){ .opts = opts,
+                             .signal_fd = -EBADF,
+                             .dir = { .lock_fd = -EBADF },
+                             .local = LOCAL_DIR_INIT,
+                             .tls = SUPERVISOR_TLS_INIT };
     r = set_up(&s, err);
     if (r < 0) {
         supervisor_done(&s);

@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "cli/local_dir.h"
 #include "cli/supervisor_listen.h"
+#include "cli/supervisor_tls.h"
 
 #define SUPERVISOR_POOLS_MAX 32
 
@@ -19,6 +20,7 @@ enum exit_policy { EXIT_BY_SIGNAL, EXIT_KILL, EXIT_KEEP };
 struct supervisor_opts {
     const char *data_dir; /* absolute */
     struct listen_address listen;
+    struct tls_opts tls;
     const char *domain;                      /* NULL = localhost:PORT */
     const char *pools[SUPERVISOR_POOLS_MAX]; /* "TEMPLATE=N", NULL-terminated */
     const char *disk_size;                   /* for the engine, NULL = default */

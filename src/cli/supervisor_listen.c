@@ -20,7 +20,8 @@
 #define SYSTEMD_FIRST_FD 3
 #define PROC_NET_MAX (4u << 20)
 
-int listen_address_parse(const char *text, struct listen_address *ret, struct abx_err *err)
+int listen_address_parse(const char *option, const char *text, struct listen_address *ret,
+                         struct abx_err *err)
 {
     const char *colon = strrchr(text, ':');
     const char *host = text;
@@ -31,14 +32,14 @@ int listen_address_parse(const char *text, struct listen_address *ret, struct ab
 
     if (!colon || !str_parse_u64(slice_str(colon + 1), 65535, &port))
         return err_set(err, ABX_INVALID_ARGUMENT,
-                       "--listen '%s' is not HOST:PORT with a port up to 65535", text);
+                       "%s '%s' is not HOST:PORT with a port up to 65535", option, text);
     if (n >= 2 && host[0] == '[' && host[n - 1] == ']') {
         host++;
         n -= 2;
         is_v6 = true;
     }
     if (n >= sizeof ret->host)
-        return err_set(err, ABX_INVALID_ARGUMENT, "--listen: host is over %zu bytes",
+        return err_set(err, ABX_INVALID_ARGUMENT, "%s: host is over %zu bytes", option,
                        sizeof ret->host - 1);
     memcpy(ret->host, host, n);
     ret->host[n] = '\0';
@@ -47,10 +48,9 @@ int listen_address_parse(const char *text, struct listen_address *ret, struct ab
     else if (strcmp(ret->host, "localhost") == 0)
         (void)snprintf(ret->host, sizeof ret->host, "127.0.0.1");
     if (inet_pton(is_v6 ? AF_INET6 : AF_INET, ret->host, &probe) != 1)
-        return err_set(
-            err, ABX_INVALID_ARGUMENT,
-            "--listen: '%s' is not an address (names are not looked up; IPv6 in brackets)",
-            ret->host);
+        return err_set(err, ABX_INVALID_ARGUMENT,
+                       "%s: '%s' is not an address (names are not looked up; IPv6 in brackets)",
+                       option, ret->host);
     ret->port = (uint16_t)port;
     return 0;
 }
@@ -219,7 +219,7 @@ static int listen_one(struct listen_address *a, bool is_shared, int *ret_fd, str
             return err_sys(err, errno, "listen on %s port %u", a->host, a->port);
         holder_of(a->port, holder, sizeof holder);
         return err_set(err, ABX_FAILED_PRECONDITION,
-                       "port %u on %s is taken by %s: stop it or choose another --listen", a->port,
+                       "port %u on %s is taken by %s: stop it or choose another address", a->port,
                        a->host, holder);
     }
     if (a->port == 0) {
@@ -244,25 +244,11 @@ static int systemd_fd(void)
     return SYSTEMD_FIRST_FD;
 }
 
-int listen_public(struct listen_address *address, size_t n, int *ret_fds, struct abx_err *err)
+int listen_shared(struct listen_address *address, size_t n, int *ret_fds, struct abx_err *err)
 {
-    int inherited = systemd_fd();
     int first = -EBADF;
     int r;
 
-    for (size_t i = 0; i < n; i++)
-        ret_fds[i] = -EBADF;
-    if (inherited >= 0) {
-        r = address_of_socket(inherited, address, err);
-        if (r < 0)
-            return r;
-        for (size_t i = 0; i < n; i++) {
-            ret_fds[i] = fcntl(inherited, F_DUPFD_CLOEXEC, SYSTEMD_FIRST_FD);
-            if (ret_fds[i] < 0)
-                return err_sys(err, errno, "socket passed by systemd");
-        }
-        return 0;
-    }
     /* A first try without SO_REUSEPORT: two services of one uid would share the port in silence. */
     r = listen_one(address, false, &first, err);
     if (r < 0)
@@ -272,6 +258,26 @@ int listen_public(struct listen_address *address, size_t n, int *ret_fds, struct
         r = listen_one(address, true, &ret_fds[i], err);
         if (r < 0)
             return r;
+    }
+    return 0;
+}
+
+int listen_public(struct listen_address *address, size_t n, int *ret_fds, struct abx_err *err)
+{
+    int inherited = systemd_fd();
+    int r;
+
+    for (size_t i = 0; i < n; i++)
+        ret_fds[i] = -EBADF;
+    if (inherited < 0)
+        return listen_shared(address, n, ret_fds, err);
+    r = address_of_socket(inherited, address, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < n; i++) {
+        ret_fds[i] = fcntl(inherited, F_DUPFD_CLOEXEC, SYSTEMD_FIRST_FD);
+        if (ret_fds[i] < 0)
+            return err_sys(err, errno, "socket passed by systemd");
     }
     return 0;
 }

@@ -16,12 +16,16 @@ struct listen_address {
     uint16_t port;
 };
 
-/* "127.0.0.1:8490", "[::1]:8490", "localhost:8490", ":8490" (all addresses of IPv4). */
-int listen_address_parse(const char *text, struct listen_address *ret, struct abx_err *err);
+/* `option` is named in errors. "127.0.0.1:8490", "[::1]:8490", "localhost:8490", ":8490" (all addresses of IPv4). */
+int listen_address_parse(const char *option, const char *text, struct listen_address *ret,
+                         struct abx_err *err);
 bool listen_address_is_loopback(const struct listen_address *a);
 
-/* `n` listening TCP sockets that share the address (SO_REUSEPORT), or systemd's when it passed some.
+/* `n` listening TCP sockets that share the address (SO_REUSEPORT).
  * Port 0 is replaced by the one chosen. A taken port gives FAILED_PRECONDITION and names the holder. */
+int listen_shared(struct listen_address *address, size_t n, int *ret_fds, struct abx_err *err);
+
+/* The same, but systemd's socket when it passed one. */
 int listen_public(struct listen_address *address, size_t n, int *ret_fds, struct abx_err *err);
 
 /* A listening unix socket `name` in the folder `dirfd` for one uid (mode 0600, owner `uid`); an old

@@ -81,6 +81,7 @@ int role_finish(struct role *role, struct abx_err *err)
 /* Between fork and exec: only async-signal-safe calls. */
 _Noreturn static void child_exec(const struct role *role, int null_fd, pid_t parent)
 {
+    const struct sigaction ignore = { .sa_handler = SIG_IGN };
     sigset_t blocked;
 
     (void)sigemptyset(&blocked);
@@ -89,6 +90,8 @@ _Noreturn static void child_exec(const struct role *role, int null_fd, pid_t par
         (void)sigaddset(&blocked, SIGINT);
     }
     (void)sigprocmask(SIG_SETMASK, &blocked, NULL);
+    if (role->ignores_hangup)
+        (void)sigaction(SIGHUP, &ignore, NULL);
     (void)setpgid(0, 0); /* Ctrl-C reaches the supervisor alone */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent) /* died before that */
         _exit(126);

@@ -19,8 +19,9 @@ struct role {
     bool is_bad; /* an argument did not fit */
     /* SIGTERM and SIGINT stay blocked until the program is ready for them. */
     bool unblocks_signals;
-    pid_t pid;  /* 0 = not running */
-    int status; /* of the last process, as from waitpid */
+    bool ignores_hangup; /* until the program has a handler for SIGHUP */
+    pid_t pid;           /* 0 = not running */
+    int status;          /* of the last process, as from waitpid */
     int64_t started_ns, restart_at_ns, backoff_ns;
     int beat_fd; /* the rest is supervisor_watch.h's */
     bool has_beaten, is_hung;

@@ -106,7 +106,10 @@ static void add_forwarded(const struct http_exchange *ex, struct slice host,
         peer = slice_of(buf_data(&f->text) + at, f->text.len - at);
     }
     add(f, SLICE_LIT("X-Forwarded-For"), peer);
-    add(f, SLICE_LIT("X-Forwarded-Proto"), proto.n > 0 ? proto : SLICE_LIT("http"));
+    add(f, SLICE_LIT("X-Forwarded-Proto"),
+        proto.n > 0                   ? proto
+        : http_exchange_is_secure(ex) ? SLICE_LIT("https")
+                                      : SLICE_LIT("http"));
     add(f, SLICE_LIT("X-Forwarded-Host"), given_host.n > 0 ? given_host : host);
 }
 

@@ -7,6 +7,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "gateway/internal.h"
+#include "net/tls.h"
 
 #define DEFAULT_CONNECTIONS 10000
 #define DEFAULT_SANDBOX_CONNECTIONS 2000
@@ -235,6 +236,9 @@ static int gateway_start(struct gateway *g, struct abx_err *err)
     const struct ipc_client_handlers engine = { on_engine_up, on_engine_frame, on_engine_down, g };
     const struct http_server_opts opts = { .loop = g->opts.loop,
                                            .listen_fd = TAKE_FD(g->opts.listen_fd),
+                                           .tls_listen_fd = g->opts.tls_listen_fd,
+                                           .open_layer = g->opts.tls ? tls_server_open : NULL,
+                                           .layer_user = g->opts.tls,
                                            .max_connections = g->opts.max_connections,
                                            .max_peer_connections = g->opts.max_client_connections,
                                            .on_refused = on_refused,
@@ -259,6 +263,8 @@ int gateway_new(const struct gateway_opts *opts, struct gateway **ret, struct ab
 
     if (!g) {
         fd_close(opts->listen_fd);
+        if (opts->tls)
+            fd_close(opts->tls_listen_fd);
         return err_oom(err);
     }
     g->opts = *opts;

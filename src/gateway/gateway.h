@@ -11,10 +11,13 @@
 #include "base/err.h"
 
 struct gateway;
+struct tls_server;
 
 struct gateway_opts {
     uv_loop_t *loop;
     int listen_fd;            /* owned by the gateway from gateway_new on */
+    int tls_listen_fd;        /* the same, with `tls`; else not looked at */
+    struct tls_server *tls;   /* has certificates; borrowed until gateway_free; NULL = no TLS */
     const char *control_path; /* HTTP/1.1 over a unix stream socket */
     const char *table_path;   /* SEQPACKET to control */
     const char *engine_path;  /* SEQPACKET to the engine */

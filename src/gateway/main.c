@@ -13,6 +13,7 @@
 #include "gateway/gateway.h"
 #include "net/confine.h"
 #include "net/heartbeat.h"
+#include "net/tls.h"
 
 #define DRAIN_MS 5000u /* what running requests get after SIGTERM */
 #define DRAIN_LOOK_MS 50u
@@ -30,6 +31,8 @@ static const char usage[] =
     "  --wait-ms N                wait for a restarting role (5000)\n"
     "  --heartbeat-fd N           eventfd on which the loop beats\n"
     "  --access-log               a line for each request\n"
+    "  --tls-listen-fd N          a second listener, with TLS\n"
+    "  --tls-fd N                 memory with its certificates, read again at SIGHUP\n"
     "Started by abx serve.\n";
 
 enum {
@@ -47,6 +50,8 @@ enum {
     OPT_MAX_SANDBOX,
     OPT_WAIT,
     OPT_ACCESS_LOG,
+    OPT_TLS_LISTEN_FD,
+    OPT_TLS_FD,
     OPT_HELP,
 };
 
@@ -65,6 +70,8 @@ static const struct option options[] = {
     { "max-sandbox-connections", required_argument, NULL, OPT_MAX_SANDBOX },
     { "wait-ms", required_argument, NULL, OPT_WAIT },
     { "access-log", no_argument, NULL, OPT_ACCESS_LOG },
+    { "tls-listen-fd", required_argument, NULL, OPT_TLS_LISTEN_FD },
+    { "tls-fd", required_argument, NULL, OPT_TLS_FD },
     { "help", no_argument, NULL, OPT_HELP },
     { 0 },
 };
@@ -73,11 +80,14 @@ struct arguments {
     struct gateway_opts gateway;
     struct confine_opts confine;
     int heartbeat_fd; /* -1: none */
+    int tls_fd;       /* the same */
 };
 
 struct process {
     uv_loop_t loop;
-    uv_signal_t term, interrupt;
+    uv_signal_t term, interrupt, hangup;
+    struct tls_share *certificates; /* NULL: no TLS */
+    struct tls_server *tls;
     uv_timer_t drain;
     struct heartbeat heartbeat;
     uint64_t drain_until;
@@ -124,6 +134,10 @@ static int parse_one(struct arguments *a, int option, const char *name, struct a
         a->gateway.listen_fd = (int)n;
     else if (option == OPT_HEARTBEAT_FD)
         a->heartbeat_fd = (int)n;
+    else if (option == OPT_TLS_LISTEN_FD)
+        a->gateway.tls_listen_fd = (int)n;
+    else if (option == OPT_TLS_FD)
+        a->tls_fd = (int)n;
     else if (option == OPT_UID)
         a->confine.uid = (uid_t)n;
     else if (option == OPT_GID)
@@ -143,8 +157,11 @@ static int parse_arguments(int argc, char **argv, struct arguments *a, struct ab
 {
     int option, index = 0;
 
-    *a = (struct arguments){ .gateway = { .listen_fd = -EBADF, .domain = "localhost" },
-                             .heartbeat_fd = -1 };
+    *a = (struct arguments){
+        .gateway = { .listen_fd = -EBADF, .tls_listen_fd = -EBADF, .domain = "localhost" },
+        .heartbeat_fd = -1,
+        .tls_fd = -1
+    };
     while ((option = getopt_long(argc, argv, "", options, &index)) >= 0) {
         int r;
 
@@ -155,7 +172,8 @@ static int parse_arguments(int argc, char **argv, struct arguments *a, struct ab
             return r;
     }
     if (optind < argc || a->gateway.listen_fd < 0 || !a->gateway.control_path ||
-        !a->gateway.table_path || !a->gateway.engine_path)
+        !a->gateway.table_path || !a->gateway.engine_path ||
+        (a->gateway.tls_listen_fd < 0) != (a->tls_fd < 0))
         return err_set(err, ABX_INVALID_ARGUMENT, "see --help");
     return 0;
 }
@@ -185,6 +203,7 @@ static void process_close(struct process *p)
     gateway_close(p->gateway);
     uv_close((uv_handle_t *)&p->term, NULL);
     uv_close((uv_handle_t *)&p->interrupt, NULL);
+    uv_close((uv_handle_t *)&p->hangup, NULL);
     uv_close((uv_handle_t *)&p->drain, NULL);
 }
 
@@ -208,6 +227,49 @@ static void on_signal(uv_signal_t *handle, int signum)
     (void)uv_timer_start(&p->drain, on_drain, 0, DRAIN_LOOK_MS);
 }
 
+static int load_certificates(struct process *p, struct abx_err *err)
+{
+    _cleanup_(buf_done) struct buf text = BUF_INIT(TLS_SHARE_SIZE);
+    struct tls_pair pairs[TLS_PAIRS_MAX];
+    uint8_t secret[TLS_SECRET_SIZE];
+    size_t n;
+    int r = tls_share_read(p->certificates, &text, pairs, &n, secret, err);
+
+    if (r == 0)
+        r = tls_server_load(p->tls, pairs, n, secret, err);
+    if (text.len > 0)
+        explicit_bzero(buf_data(&text), text.len);
+    explicit_bzero(secret, sizeof(secret));
+    return r;
+}
+
+static void on_hangup(uv_signal_t *handle, int signum)
+{
+    struct process *p = handle->data;
+    struct abx_err err = { 0 };
+
+    (void)signum;
+    if (!p->certificates)
+        return;
+    if (load_certificates(p, &err) < 0)
+        log_err("the certificates in use stay", &err);
+    else
+        log_info("new certificates are in use", NULL);
+}
+
+static int start_tls(struct process *p, struct arguments *a, struct abx_err *err)
+{
+    int r = tls_share_open(a->tls_fd, &p->certificates, err);
+
+    fd_close(a->tls_fd);
+    if (r == 0)
+        r = tls_server_new(false, &p->tls, err);
+    if (r == 0)
+        r = load_certificates(p, err);
+    a->gateway.tls = p->tls;
+    return r;
+}
+
 static int process_start(struct process *p, struct arguments *a, struct abx_err *err)
 {
     int r = uv_loop_init(&p->loop);
@@ -216,11 +278,17 @@ static int process_start(struct process *p, struct arguments *a, struct abx_err 
         return err_sys(err, -r, "start the loop");
     (void)uv_signal_init(&p->loop, &p->term);
     (void)uv_signal_init(&p->loop, &p->interrupt);
+    (void)uv_signal_init(&p->loop, &p->hangup);
     (void)uv_timer_init(&p->loop, &p->drain);
-    p->term.data = p->interrupt.data = p->drain.data = p;
+    p->term.data = p->interrupt.data = p->hangup.data = p->drain.data = p;
     (void)uv_signal_start(&p->term, on_signal, SIGTERM);
     (void)uv_signal_start(&p->interrupt, on_signal, SIGINT);
+    (void)uv_signal_start(&p->hangup, on_hangup, SIGHUP);
     r = heartbeat_start(&p->heartbeat, &p->loop, a->heartbeat_fd, err);
+    if (r < 0)
+        return r;
+    if (a->tls_fd >= 0)
+        r = start_tls(p, a, err);
     if (r < 0)
         return r;
     a->gateway.loop = &p->loop;
@@ -232,6 +300,7 @@ int main(int argc, char **argv)
     static struct process process;
     struct arguments arguments;
     struct abx_err err = { 0 };
+    const struct sigaction ignore = { .sa_handler = SIG_IGN };
     pid_t parent = getppid();
     int r;
 
@@ -239,11 +308,14 @@ int main(int argc, char **argv)
         if (strcmp(argv[i], "--help") == 0)
             return fputs(usage, stdout) < 0;
     log_init("gateway");
+    (void)sigaction(SIGPIPE, &ignore, NULL); /* OpenSSL writes without MSG_NOSIGNAL */
     r = parse_arguments(argc, argv, &arguments, &err);
     if (r == 0) {
         arguments.confine.parent = parent;
         fit_descriptors(&arguments.gateway);
         (void)fd_set_cloexec(arguments.gateway.listen_fd, true);
+        if (arguments.tls_fd >= 0)
+            (void)fd_set_cloexec(arguments.gateway.tls_listen_fd, true);
         r = confine_identity(&arguments.confine, &err);
     }
     if (r == 0)
@@ -258,5 +330,7 @@ int main(int argc, char **argv)
     (void)uv_run(&process.loop, UV_RUN_DEFAULT);
     gateway_free(process.gateway);
     (void)uv_loop_close(&process.loop);
+    tls_server_free(process.tls);
+    tls_share_free(process.certificates);
     return 0;
 }

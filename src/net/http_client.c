@@ -606,7 +606,7 @@ static void conn_finish(struct http_conn *c)
 
     if (c->is_raw) {
         if (is_sent && !c->is_shut) {
-            (void)shutdown(c->sock.fd, SHUT_WR);
+            sock_shutdown(&c->sock);
             c->is_shut = true;
         }
         if (c->is_end_delivered && (is_sent || c->is_gone))

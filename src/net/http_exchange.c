@@ -25,6 +25,11 @@ const char *http_exchange_peer(const struct http_exchange *ex)
     return ex->session->peer;
 }
 
+bool http_exchange_is_secure(const struct http_exchange *ex)
+{
+    return ex->session->is_secure;
+}
+
 void http_exchange_begin(struct http_exchange *ex, const struct http_exchange_events *events,
                          void *user)
 {

@@ -1,4 +1,4 @@
-/* http_server.c - listener and registry of connections. See http_server.h, http_session.h. */
+/* http_server.c - listeners and registry of connections. See http_server.h, http_session.h. */
 #include "net/http_server.h"
 
 #include <arpa/inet.h>
@@ -28,13 +28,16 @@ static void listen_start(struct http_server *server)
     if (server->is_stopping || server->is_accepting ||
         server->n_sessions >= server->opts.max_connections)
         return;
-    server->is_accepting = uv_poll_start(&server->poll, UV_READABLE, on_listener) == 0;
+    server->is_accepting = true;
+    for (size_t i = 0; i < server->n_listeners; i++)
+        if (uv_poll_start(&server->listeners[i].poll, UV_READABLE, on_listener) < 0)
+            server->is_accepting = false;
 }
 
 static void listen_pause(struct http_server *server)
 {
-    if (server->is_accepting)
-        (void)uv_poll_stop(&server->poll);
+    for (size_t i = 0; server->is_accepting && i < server->n_listeners; i++)
+        (void)uv_poll_stop(&server->listeners[i].poll);
     server->is_accepting = false;
 }
 
@@ -71,7 +74,8 @@ static void on_session_free(struct sock *sock)
 
 /* What the client has sent is read as far as it is there: else closing would reset the connection, and
  * the answer might be lost on its way. */
-static void refuse(struct http_server *server, int fd, const struct sockaddr_storage *peer)
+static void refuse(struct http_server *server, int fd, const struct sockaddr_storage *peer,
+                   bool is_secure)
 {
     static const char answer[] =
         "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nContent-Length: 70\r\n"
@@ -79,33 +83,57 @@ static void refuse(struct http_server *server, int fd, const struct sockaddr_sto
         "{\"code\":429,\"message\":\"Too many connections from this client address\"}";
     char name[INET6_ADDRSTRLEN], scratch[4096];
 
-    (void)recv(fd, scratch, sizeof(scratch), MSG_DONTWAIT);
-    (void)send(fd, answer, sizeof(answer) - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-    (void)shutdown(fd, SHUT_WR);
+    if (!is_secure) { /* a handshake for this would be what the limit is to save */
+        (void)recv(fd, scratch, sizeof(scratch), MSG_DONTWAIT);
+        (void)send(fd, answer, sizeof(answer) - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        (void)shutdown(fd, SHUT_WR);
+    }
     fd_close(fd);
     peer_name(peer, name);
     if (server->opts.on_refused)
         server->opts.on_refused(server->opts.user, name);
 }
 
-static void session_open(struct http_server *server, int fd, const struct sockaddr_storage *peer)
+/* NULL when there is no memory for it; the fd is closed then. */
+static struct session *session_new(struct listener *l, int fd)
 {
+    struct http_server *server = l->server;
+    struct session *s = calloc(1, sizeof(*s));
+    struct sock_layer *layer = NULL;
+
+    if (s && l->is_secure)
+        layer = server->opts.open_layer(server->opts.layer_user, fd);
+    if (!s || (l->is_secure && !layer)) {
+        fd_close(fd);
+        free(s);
+        return NULL;
+    }
+    if (sock_init(&s->sock, server->opts.loop, fd, session_on_event, on_session_free, NULL) < 0) {
+        if (layer)
+            layer->ops->free(layer);
+        free(s);
+        return NULL;
+    }
+    s->sock.layer = layer;
+    s->is_secure = l->is_secure;
+    return s;
+}
+
+static void session_open(struct listener *l, int fd, const struct sockaddr_storage *peer)
+{
+    struct http_server *server = l->server;
     struct peer *counted = NULL;
     struct session *s;
     int one = 1;
 
     if (server->peers && !peers_enter(server->peers, peer, &counted)) {
-        refuse(server, fd, peer);
+        refuse(server, fd, peer, l->is_secure);
         return;
     }
-    s = calloc(1, sizeof(*s));
-    if (!s ||
-        sock_init(&s->sock, server->opts.loop, fd, session_on_event, on_session_free, NULL) < 0) {
-        if (!s)
-            fd_close(fd);
+    s = session_new(l, fd);
+    if (!s) {
         if (server->peers)
             peers_leave(server->peers, counted);
-        free(s);
         return;
     }
     s->counted = counted;
@@ -129,11 +157,12 @@ static void session_open(struct http_server *server, int fd, const struct sockad
 
 static void on_listener(uv_poll_t *poll, int status, int events)
 {
-    struct http_server *server = poll->data;
+    struct listener *l = poll->data;
+    struct http_server *server = l->server;
 
     (void)events;
     if (status < 0)
-        server->is_accepting = false;
+        listen_pause(server);
     for (int i = 0; i < ACCEPTS_PER_EVENT; i++) {
         struct sockaddr_storage peer = { 0 };
         socklen_t len = sizeof(peer);
@@ -143,10 +172,9 @@ static void on_listener(uv_poll_t *poll, int status, int events)
             listen_pause(server);
             return;
         }
-        fd = accept4(server->listen_fd, (struct sockaddr *)&peer, &len,
-                     SOCK_CLOEXEC | SOCK_NONBLOCK);
+        fd = accept4(l->fd, (struct sockaddr *)&peer, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
-            session_open(server, fd, &peer);
+            session_open(l, fd, &peer);
             continue;
         }
         if (errno == ECONNABORTED || errno == EINTR)
@@ -167,6 +195,53 @@ static void set_default(uint32_t *value, uint32_t fallback)
         *value = fallback;
 }
 
+/* Closes the listening sockets, those that the loop has not taken over too. */
+static void close_fds(const struct http_server_opts *opts)
+{
+    fd_close(opts->listen_fd);
+    if (opts->open_layer)
+        fd_close(opts->tls_listen_fd);
+}
+
+static int add_listener(struct http_server *server, int fd, bool is_secure)
+{
+    struct listener *l = &server->listeners[server->n_listeners];
+    int r = uv_poll_init(server->opts.loop, &l->poll, fd);
+
+    if (r < 0)
+        return r;
+    l->server = server;
+    l->fd = fd;
+    l->is_secure = is_secure;
+    l->poll.data = l;
+    server->n_listeners++;
+    server->n_refs++;
+    return 0;
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    server_unref(handle->data);
+}
+
+static void on_listener_closed(uv_handle_t *handle)
+{
+    const struct listener *l = handle->data;
+
+    server_unref(l->server);
+}
+
+static void set_defaults(struct http_server_opts *o)
+{
+    if (o->max_connections == 0)
+        o->max_connections = DEFAULT_CONNECTIONS;
+    set_default(&o->header_timeout_ms, DEFAULT_HEADER_MS);
+    set_default(&o->idle_timeout_ms, DEFAULT_IDLE_MS);
+    set_default(&o->body_timeout_ms, DEFAULT_BODY_MS);
+    set_default(&o->write_timeout_ms, DEFAULT_WRITE_MS);
+    set_default(&o->fin_grace_ms, DEFAULT_FIN_GRACE_MS);
+}
+
 int http_server_new(const struct http_server_opts *opts, struct http_server **ret,
                     struct abx_err *err)
 {
@@ -176,32 +251,33 @@ int http_server_new(const struct http_server_opts *opts, struct http_server **re
     assert(opts->on_request);
     server = calloc(1, sizeof(*server));
     if (!server) {
-        fd_close(opts->listen_fd);
+        close_fds(opts);
         return err_oom(err);
     }
     server->opts = *opts;
-    server->listen_fd = opts->listen_fd;
-    if (server->opts.max_connections == 0)
-        server->opts.max_connections = DEFAULT_CONNECTIONS;
-    set_default(&server->opts.header_timeout_ms, DEFAULT_HEADER_MS);
-    set_default(&server->opts.idle_timeout_ms, DEFAULT_IDLE_MS);
-    set_default(&server->opts.body_timeout_ms, DEFAULT_BODY_MS);
-    set_default(&server->opts.write_timeout_ms, DEFAULT_WRITE_MS);
-    set_default(&server->opts.fin_grace_ms, DEFAULT_FIN_GRACE_MS);
+    server->n_refs = 1;
+    set_defaults(&server->opts);
     if (opts->max_peer_connections > 0)
         server->peers = peers_new(opts->max_peer_connections);
-    r = opts->max_peer_connections > 0 && !server->peers
-            ? UV_ENOMEM
-            : uv_poll_init(opts->loop, &server->poll, server->listen_fd);
-    if (r < 0) {
-        fd_close(server->listen_fd);
-        peers_free(server->peers);
+    if (opts->max_peer_connections > 0 && !server->peers) {
+        close_fds(opts);
         free(server);
-        return err_sys(err, -r, "watch the listening socket");
+        return err_oom(err);
     }
     (void)uv_timer_init(opts->loop, &server->retry);
-    server->poll.data = server->retry.data = server;
-    server->n_refs = 3;
+    server->retry.data = server;
+    server->n_refs++;
+    r = add_listener(server, opts->listen_fd, false);
+    if (r == 0 && opts->open_layer)
+        r = add_listener(server, opts->tls_listen_fd, true);
+    if (r < 0) {
+        if (server->n_listeners == 0)
+            fd_close(opts->listen_fd);
+        if (opts->open_layer)
+            fd_close(opts->tls_listen_fd);
+        http_server_free(server); /* the memory goes with the handles, from the loop */
+        return err_sys(err, -r, "watch the listening socket");
+    }
     listen_start(server);
     *ret = server;
     return 0;
@@ -217,21 +293,19 @@ void server_unref(struct http_server *server)
     free(server);
 }
 
-static void on_handle_closed(uv_handle_t *handle)
-{
-    server_unref(handle->data);
-}
-
 void http_server_stop(struct http_server *server)
 {
     if (server->is_stopping)
         return;
     server->is_stopping = true;
     listen_pause(server);
-    uv_close((uv_handle_t *)&server->poll, on_handle_closed);
     uv_close((uv_handle_t *)&server->retry, on_handle_closed);
-    fd_close(server->listen_fd);
-    server->listen_fd = -EBADF;
+    for (size_t i = 0; i < server->n_listeners; i++) {
+        struct listener *l = &server->listeners[i];
+
+        uv_close((uv_handle_t *)&l->poll, on_listener_closed);
+        fd_close(TAKE_FD(l->fd));
+    }
     for (struct session *s = server->sessions; s; s = s->next)
         sock_kick(&s->sock);
 }

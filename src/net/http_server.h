@@ -16,6 +16,7 @@
 
 struct http_server;
 struct http_exchange;
+struct sock_layer;
 
 #define HTTP_OUT_MAX (256u << 10) /* bytes queued per exchange before write says no more */
 
@@ -33,13 +34,19 @@ struct http_exchange_events {
 
 struct http_server_opts {
     uv_loop_t *loop;
-    int listen_fd;          /* owned by the server from http_server_new on; TCP or unix stream */
+    int listen_fd; /* owned by the server from http_server_new on; TCP or unix stream */
+    /* A second listener, whose connections get a layer (tls.h: tls_server_open and its server); both
+     * share the limits below. Used when open_layer is set; owned too. */
+    int tls_listen_fd;
+    struct sock_layer *(*open_layer)(void *user, int fd); /* NULL from it: out of memory */
+    void *layer_user;
     size_t max_connections; /* 0 = 10000; over it new ones wait in the backlog */
     /* 0 = no limit of this kind. Over it a connection of that client (peers.h) is answered with 429 and closed, and
      * on_refused (may be NULL) told its address. */
     size_t max_peer_connections;
     void (*on_refused)(void *user, const char *peer);
-    uint32_t header_timeout_ms; /* 0 = 10 s: from the first byte of a head to its end */
+    /* 0 = 10 s: from the first byte of a head to its end, and for the handshake of a layer */
+    uint32_t header_timeout_ms;
     uint32_t idle_timeout_ms;  /* 0 = 620 s between requests, and without a byte after an upgrade */
     uint32_t body_timeout_ms;  /* 0 = 60 s without a byte while the handler is reading */
     uint32_t write_timeout_ms; /* 0 = 60 s without progress while output waits */
@@ -63,6 +70,8 @@ size_t http_server_connections(const struct http_server *s);
 
 /* The request, borrowed until on_close returns. */
 const struct http1_head *http_exchange_head(const struct http_exchange *ex);
+/* Did the request come through a layer, that is TLS? */
+bool http_exchange_is_secure(const struct http_exchange *ex);
 /* Peer address as text ("127.0.0.1", "unix"), borrowed. */
 const char *http_exchange_peer(const struct http_exchange *ex);
 

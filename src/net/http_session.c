@@ -81,7 +81,7 @@ static void linger_start(struct session *s)
 static void linger_shut(struct session *s)
 {
     if (s->sock.out.len == 0)
-        (void)shutdown(s->sock.fd, SHUT_WR);
+        sock_shutdown(&s->sock);
 }
 
 /* Ends the connection after an answer of our own, which no handler sees. */
@@ -339,7 +339,7 @@ static void session_finish(struct session *s)
 
     if (ex->is_raw) {
         if (!ex->is_shut)
-            (void)shutdown(s->sock.fd, SHUT_WR);
+            sock_shutdown(&s->sock);
         ex->is_shut = true;
         if (!ex->is_raw_eof)
             return;
@@ -430,6 +430,8 @@ static uint64_t session_deadline(const struct session *s)
         return s->progress_at + SESSION_DRAIN_MS;
     if (!ex && s->head_at)
         return s->head_at + opts->header_timeout_ms;
+    if (!ex && s->sock.layer && !s->sock.layer->is_ready)
+        return s->progress_at + opts->header_timeout_ms;
     if (!ex)
         return s->progress_at + opts->idle_timeout_ms;
     if (s->sock.out.len > 0 || ex->is_shut || (ex->is_raw && s->is_eof))

@@ -71,15 +71,25 @@ struct session {
     enum session_state state;
     bool is_eof; /* read() has returned 0 */
     bool was_blocked;
+    bool is_secure; /* came through a layer */
     char peer[INET6_ADDRSTRLEN];
     struct peer *counted; /* in server->peers; NULL when not */
 };
 
+struct listener {
+    struct http_server *server;
+    uv_poll_t poll;
+    int fd;
+    bool is_secure;
+};
+
+#define LISTENERS_MAX 2
+
 struct http_server {
     struct http_server_opts opts;
-    uv_poll_t poll;
+    struct listener listeners[LISTENERS_MAX];
+    size_t n_listeners;
     uv_timer_t retry;
-    int listen_fd;
     struct session *sessions;
     size_t n_sessions;
     struct peers *peers; /* NULL without max_peer_connections */

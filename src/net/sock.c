@@ -23,17 +23,19 @@ static void run_event(struct sock *s, unsigned what)
     s->is_in_event = false;
     if (s->is_closed)
         return;
-    if (s->is_kicked)
+    if (s->is_kicked || s->is_read_due)
         (void)uv_idle_start(&s->idle, s->idle.idle_cb);
 }
 
 static void on_idle(uv_idle_t *idle)
 {
     struct sock *s = container_of(idle, struct sock, idle);
+    unsigned what;
 
     (void)uv_idle_stop(idle);
-    s->is_kicked = false;
-    run_event(s, SOCK_KICKED);
+    what = SOCK_KICKED | (s->is_read_due ? SOCK_READABLE : 0);
+    s->is_kicked = s->is_read_due = false;
+    run_event(s, what);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -66,6 +68,8 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         what |= SOCK_READABLE;
     if (events & UV_WRITABLE)
         what |= SOCK_WRITABLE;
+    if ((events & UV_WRITABLE) && s->layer && s->layer->read_wants_write)
+        what |= SOCK_READABLE;
     if (events & (UV_DISCONNECT | UV_PRIORITIZED))
         what |= SOCK_HANGUP;
     run_event(s, what);
@@ -114,12 +118,13 @@ void sock_watch(struct sock *s, unsigned what)
         want |= UV_READABLE;
     if (what & SOCK_HANGUP)
         want |= UV_DISCONNECT;
-    if (s->is_blocked || (what & SOCK_WRITABLE))
+    if (s->is_blocked || (what & SOCK_WRITABLE) || (s->layer && s->layer->read_wants_write))
         want |= UV_WRITABLE;
     if (want == 0) /* stay registered: resets are reported whatever is asked for */
         want = UV_PRIORITIZED;
     if (what & SOCK_QUIET)
         want = -1;
+    s->is_read_due = s->layer && s->layer->has_more && (what & SOCK_READABLE);
     if (want == s->watched)
         return;
     s->watched = want;
@@ -137,6 +142,12 @@ ssize_t sock_read(struct sock *s, struct slice *ret)
     *ret = (struct slice){ 0 };
     if (s->is_closed)
         return -EAGAIN;
+    if (s->layer) {
+        n = s->layer->ops->read(s->layer, scratch, sizeof(scratch));
+        if (n > 0)
+            *ret = slice_of(scratch, (size_t)n);
+        return n;
+    }
     do
         n = read(s->fd, scratch, sizeof(scratch));
     while (n < 0 && errno == EINTR);
@@ -209,11 +220,31 @@ static size_t send_parts(struct sock *s, const struct slice *parts, size_t n_par
     return taken > queued ? taken - queued : 0;
 }
 
+/* The queue, record by record. */
+static void send_through_layer(struct sock *s)
+{
+    while (s->out.len > 0) {
+        ssize_t n = s->layer->ops->write(s->layer, buf_slice(&s->out));
+
+        if (n < 0 && n != -EAGAIN) {
+            write_failed(s, (int)-n);
+            return;
+        }
+        s->is_blocked = n < 0;
+        if (n < 0)
+            return;
+        s->sent += (uint64_t)n;
+        buf_consume(&s->out, (size_t)n);
+    }
+}
+
 void sock_flush(struct sock *s)
 {
     if (s->is_closed || s->error)
         return;
-    if (s->out.len > 0)
+    if (s->out.len > 0 && s->layer)
+        send_through_layer(s);
+    else if (s->out.len > 0)
         (void)send_parts(s, NULL, 0);
     else
         s->is_blocked = false;
@@ -240,11 +271,13 @@ void sock_write(struct sock *s, const struct slice *parts, size_t n_parts, bool 
 
     if (s->is_closed || s->error || n_parts > PARTS_MAX)
         return;
-    if (is_now && !s->is_blocked)
+    if (is_now && !s->is_blocked && !s->layer)
         taken = send_parts(s, parts, n_parts);
     if (s->error)
         return;
     queue_rest(s, parts, n_parts, taken);
+    if (is_now && !s->is_blocked && s->layer)
+        send_through_layer(s);
     if (s->out.len > 0)
         sock_kick(s);
 }
@@ -267,6 +300,15 @@ void sock_clear_deadline(struct sock *s)
     s->deadline = 0;
 }
 
+void sock_shutdown(struct sock *s)
+{
+    if (s->is_closed)
+        return;
+    if (s->layer)
+        s->layer->ops->shutdown(s->layer);
+    (void)shutdown(s->fd, SHUT_WR);
+}
+
 void sock_close(struct sock *s, bool reset)
 {
     struct linger now = { .l_onoff = 1, .l_linger = 0 };
@@ -274,6 +316,11 @@ void sock_close(struct sock *s, bool reset)
     if (s->is_closed)
         return;
     s->is_closed = true;
+    if (s->layer) {
+        if (!reset)
+            s->layer->ops->shutdown(s->layer);
+        s->layer->ops->free(TAKE_PTR(s->layer));
+    }
     if (reset)
         (void)setsockopt(s->fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
     uv_close((uv_handle_t *)&s->poll, on_handle_closed);

@@ -7,6 +7,9 @@
  * process: an idle connection owns no buffer, and body bytes are handed on without a copy. There
  * is one loop per process; a second thread must not read sockets.
  *
+ * A layer (TLS) may stand between the queue and the descriptor; then everything read and written passes
+ * it, and the owner sees plain bytes.
+ *
  * The owner embeds struct sock. After sock_close no event comes; on_free comes once the loop has let
  * go of the handles, and only then may the memory be freed.
  */
@@ -29,6 +32,25 @@ enum sock_event {
 
 #define SOCK_READ_MAX (64u << 10) /* most bytes of one sock_read */
 
+struct sock_layer;
+
+/* What a layer does instead of the system calls; results as theirs, with -errno. */
+struct sock_layer_ops {
+    ssize_t (*read)(struct sock_layer *l, uint8_t *to, size_t n);
+    ssize_t (*write)(struct sock_layer *l, struct slice s);
+    /* Says that nothing more will be written. */
+    void (*shutdown)(struct sock_layer *l);
+    void (*free)(struct sock_layer *l);
+};
+
+struct sock_layer {
+    const struct sock_layer_ops *ops;
+    bool is_ready;         /* its handshake is over */
+    bool chose_h2;         /* and agreed on HTTP/2 (ALPN) */
+    bool has_more;         /* it holds input that the descriptor does not show */
+    bool read_wants_write; /* reading goes on once the descriptor is writable */
+};
+
 struct sock {
     uv_poll_t poll;
     uv_timer_t timer;
@@ -41,12 +63,14 @@ struct sock {
     uint64_t sent;      /* bytes that the kernel has taken so far */
     void (*on_event)(struct sock *s, unsigned what);
     void (*on_free)(struct sock *s);
-    int error;         /* errno of a failed write, 0 = none */
-    uint8_t n_handles; /* still to be closed */
-    bool is_blocked;   /* the kernel took less than it was given: wait for SOCK_WRITABLE */
+    int error;                /* errno of a failed write, 0 = none */
+    struct sock_layer *layer; /* owned; NULL for none. Set it before the first event. */
+    uint8_t n_handles;        /* still to be closed */
+    bool is_blocked;          /* the kernel took less than it was given: wait for SOCK_WRITABLE */
     bool is_closed;
     bool is_in_event;
     bool is_kicked;
+    bool is_read_due; /* the layer has input that is wanted */
 };
 
 /* Takes `fd` (made non-blocking) whatever the result. `s` needs no preparation. */
@@ -77,5 +101,7 @@ static inline uint64_t sock_now(const struct sock *s)
 {
     return uv_now(s->poll.loop);
 }
+/* Ends our side of the stream; what is queued is not waited for. */
+void sock_shutdown(struct sock *s);
 /* Closes the fd; `reset` sends RST and drops what the kernel still holds. Idempotent. */
 void sock_close(struct sock *s, bool reset);

@@ -267,10 +267,21 @@ class Engine:
             peer.send(ipc.DIED, [(1, sandbox.name), (2, "exit"), (3, 0)])
 
 
-class World:
-    """A gateway with its fakes; `args` go to the gateway."""
+def share_certificates(pairs, secret, fd=None):
+    """The memory through which the supervisor hands certificates on, as src/net/tls_share.c lays it out."""
+    fd = os.memfd_create("certificates") if fd is None else fd
+    texts = [open(file, "rb").read() for pair in pairs for file in pair]
+    sizes = [len(text) for text in texts] + [0] * (32 - len(texts))
+    os.ftruncate(fd, 1 << 20)
+    os.pwrite(fd, struct.pack("II32I", 0, len(pairs), *sizes) + secret + b"".join(texts), 0)
+    return fd
 
-    def __init__(self, build_dir, folder, *args, port=0, listener=None):
+
+class World:
+    """A gateway with its fakes; `args` go to the gateway. With `certificates` (pairs of files) it serves TLS on tls_port
+    too."""
+
+    def __init__(self, build_dir, folder, *args, port=0, listener=None, certificates=(), secret=b"s" * 32):
         self.folder = folder
         self.control, self.engine = Control(folder), Engine(folder)
         self.control.start()
@@ -279,12 +290,18 @@ class World:
         self.listener = listener or socket.create_server(("127.0.0.1", port), backlog=128)
         self.port = self.listener.getsockname()[1]
         self.log = open(folder / "gateway.log", "wb")
-        fd = self.listener.fileno()
+        fd, more_fds = self.listener.fileno(), []
+        if certificates:
+            self.tls_listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+            self.tls_port = self.tls_listener.getsockname()[1]
+            self.share = share_certificates(certificates, secret)
+            more_fds = [self.tls_listener.fileno(), self.share]
+            args = (*args, "--tls-listen-fd", str(more_fds[0]), "--tls-fd", str(more_fds[1]))
         self.process = subprocess.Popen(
             [build_dir / "libexec/abx-gateway", "--listen-fd", str(fd), "--control-sock", folder / "control.sock",
              "--table-sock", folder / "table.sock", "--engine-sock", folder / "engine.sock", "--domain", "sbx.test",
              *args],
-            pass_fds=[fd], stderr=self.log)
+            pass_fds=[fd, *more_fds], stderr=self.log)
         self.wait_up()
 
     def wait_up(self):
@@ -328,6 +345,9 @@ class World:
         for sandbox in self.sandboxes:
             sandbox.close()
         self.listener.close()
+        if hasattr(self, "share"):
+            self.tls_listener.close()
+            os.close(self.share)
         self.log.close()
         return code
 

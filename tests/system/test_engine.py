@@ -238,7 +238,7 @@ def test_links_no_library_that_parses_foreign_bytes():
     ).stdout
     linked = re.findall(r"NEEDED.*\[(\S+)\]", needed)
     assert any(name.startswith("libuv") for name in linked)
-    assert not [name for name in linked if re.match(r"lib(jansson|sqlite3|ssl|crypto|curl|archive)", name)]
+    assert not [name for name in linked if re.match(r"lib(jansson|sqlite3|ssl|crypto|nghttp2|curl|archive)", name)]
 
 
 def test_cold_create_and_kill(engine):

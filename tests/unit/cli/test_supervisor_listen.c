@@ -46,7 +46,7 @@ static void address_forms(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
-        assert_int_equal(listen_address_parse(good[i].text, &a, NULL), 0);
+        assert_int_equal(listen_address_parse("--listen", good[i].text, &a, NULL), 0);
         assert_string_equal(a.host, good[i].host);
         assert_int_equal(a.port, good[i].port);
         assert_int_equal(listen_address_is_loopback(&a), good[i].is_loopback);
@@ -54,7 +54,7 @@ static void address_forms(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
         struct abx_err err;
 
-        assert_int_equal(listen_address_parse(bad[i], &a, &err), ABX_INVALID_ARGUMENT);
+        assert_int_equal(listen_address_parse("--listen", bad[i], &a, &err), ABX_INVALID_ARGUMENT);
         assert_non_null(strstr(err.msg, "--listen"));
     }
 }
