@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -9,8 +10,6 @@ from ._native import Config, Sandbox as Address
 from .exceptions import AuthenticationException
 
 if TYPE_CHECKING:
-    import logging
-
     from typing_extensions import Unpack
 
 __all__ = ["ApiParams", "ConnectionConfig", "ProxyTypes", "VolumeApiParams", "VolumeConnectionConfig"]

@@ -72,3 +72,29 @@ def test_every_method_has_a_docstring(python_dir, tools_dir):
     env = {**os.environ, "PYTHONPATH": str(python_dir), "PYTHONDONTWRITEBYTECODE": "1"}
     out = subprocess.run([tools_dir / "py/bin/python", "-c", code], env=env, capture_output=True, text=True, timeout=60, check=True)
     assert out.stdout == "[]\n"
+
+
+def test_names_work_as_python_expects(python_dir, tools_dir):
+    """Star imports, type hints at run time, pickles, what is said about names that are not there."""
+    code = """
+from agent_sandbox import *
+from agent_sandbox.code_interpreter import *
+import agent_sandbox, copy, dataclasses, pickle, typing
+print(Sandbox.default_template)
+for name in agent_sandbox.__all__:
+    value = getattr(agent_sandbox, name)
+    if dataclasses.is_dataclass(value) or typing.is_typeddict(value):
+        typing.get_type_hints(value)
+error = CommandExitException("e", "o", 3, "x")
+print(pickle.loads(pickle.dumps(error)) == copy.copy(error) == error, isinstance(error, CommandResult))
+for call in (lambda: agent_sandbox.nothing, lambda: exec("from agent_sandbox import nothing"), lambda: ProviderSandbox()):
+    try: call()
+    except (AttributeError, ImportError, NotImplementedError) as e: print(type(e).__name__, "nothing" in str(e))
+"""
+    env = {**os.environ, "PYTHONPATH": str(python_dir), "PYTHONDONTWRITEBYTECODE": "1"}
+    out = subprocess.run(
+        [tools_dir / "py/bin/python", "-W", "error", "-c", code], env=env, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert out.stdout.splitlines() == [
+        "code-interpreter-v1", "True True", "AttributeError True", "ImportError True", "NotImplementedError False",
+    ], out.stderr  # fmt: skip
