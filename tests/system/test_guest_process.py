@@ -694,6 +694,24 @@ def test_commands_outlive_the_daemon(guest):
     assert guest.sh("echo $E2B_SANDBOX_ID")["stdout"] == b"itest\n"  # and it knows who it is
 
 
+def test_identity_outlives_a_crash_right_after_the_claim(build_dir, tmp_path):
+    """PID 1 stands still until the daemon that told it the identity is dead."""
+    guest = Guest(build_dir, tmp_path, next(PORTS))
+    try:
+        os.kill(guest.init_pid, signal.SIGSTOP)
+        while len(guest.processes()) < 2:  # in steps until it has forked the daemon: hello and identity then wait for it
+            os.kill(guest.init_pid, signal.SIGCONT)
+            os.kill(guest.init_pid, signal.SIGSTOP)
+        guest.claim()
+        until(guest.answers)
+        os.kill(guest.daemon(), signal.SIGKILL)
+        os.kill(guest.init_pid, signal.SIGCONT)
+        until(guest.answers, 5)
+        assert guest.sh("echo $E2B_SANDBOX_ID")["stdout"] == b"itest\n"
+    finally:
+        guest.stop()
+
+
 def test_daemon_crashing_again_and_again_comes_back(guest):
     process = guest.start("sleep", "1000")
     for _ in range(4):

@@ -75,19 +75,34 @@ static void send_event(const struct init_event *ev)
     (void)packet_send(GUEST_FD_INIT, ev, sizeof(*ev), NULL, 0, MSG_DONTWAIT);
 }
 
+/* The identity for a daemon to come, in a memfd. */
+static bool keep(ssize_t n, const int *fds, size_t n_fds)
+{
+    if (n != (ssize_t)sizeof(request.hello) || request.kind != INIT_KEEP || n_fds != 1)
+        return false;
+    (void)dup2(fds[0], INIT_FD_KEPT); /* without cloexec */
+    return true;
+}
+
 static void daemon_died(void)
 {
-    char drop[64];
     int64_t now = now_ms();
+    int fds[PACKET_FDS_MAX];
+    size_t n_fds;
+    ssize_t n;
 
     daemon_pid = -1;
     backoff_ms = now - daemon_started_ms > LIVED_LONG_MS
                      ? 0
                      : MIN(MAX(backoff_ms * 2, BACKOFF_FIRST_MS), BACKOFF_MAX_MS);
     restart_at_ms = now + backoff_ms;
-    /* Requests of the dead daemon: nobody would read what such commands say. Their descriptors are
-     * dropped with the messages. */
-    while (recv(GUEST_FD_INIT, drop, sizeof(drop), MSG_DONTWAIT | MSG_TRUNC) > 0) {
+    /* Requests of the dead daemon: nobody would read what such commands say. The identity counts: it
+     * was claimed, and is told once. */
+    while ((n = packet_receive(GUEST_FD_INIT, request.bytes, sizeof(request), fds, &n_fds,
+                               MSG_DONTWAIT)) > 0 ||
+           (n < 0 && errno == EBADMSG)) {
+        (void)keep(n, fds, n_fds);
+        packet_close_fds(fds, n_fds);
     }
 }
 
@@ -197,9 +212,7 @@ static void request_handle(void)
             daemon_started_ms = now_ms();
         daemon_pid = request.hello.pid;
         (void)kill(0, SIGUSR1);
-    } else if (request.kind == INIT_KEEP && n_fds == 1) {
-        (void)dup2(fds[0], INIT_FD_KEPT); /* without cloexec */
-    } else if (request.kind == INIT_SPAWN) {
+    } else if (!keep(n, fds, n_fds) && request.kind == INIT_SPAWN) {
         spawn((size_t)n, fds, n_fds);
     }
     packet_close_fds(fds, n_fds);
