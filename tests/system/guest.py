@@ -273,7 +273,7 @@ class Guest:
         return sum(r[1].endswith(f":{self.port:04X}") and r[3] not in ("0A", "06") and r[9] != "0" for r in rows)
 
 
-FILESYSTEM = {"Stat", "MakeDir", "Move", "ListDir", "Remove", "WatchDir", "CreateWatcher"}
+FILESYSTEM = {"Stat", "MakeDir", "Move", "ListDir", "Remove", "WatchDir", "CreateWatcher", "GetWatcherEvents", "RemoveWatcher"}
 
 
 def until(condition, timeout=10.0, step=0.01):

@@ -216,10 +216,6 @@ def test_remove(guest):
     assert error_of(guest.rpc, "Remove", {"path": "/"}, user="root")[0] == "invalid_argument"
 
 
-def test_watching_is_said_to_be_unbuilt(guest):
-    assert error_of(guest.rpc, "CreateWatcher", {"path": "."})[0] == "unimplemented"
-
-
 # --- downloads ----------------------------------------------------------------------------------
 
 

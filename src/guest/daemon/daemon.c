@@ -19,6 +19,7 @@
 #include "guest/daemon/claim.h"
 #include "guest/envd/envd.h"
 #include "guest/envd/metrics.h"
+#include "guest/envd/watch.h"
 #include "guest/guest.h"
 #include "guest/init/protocol.h"
 
@@ -71,6 +72,8 @@ static int run(uv_loop_t *loop, struct abx_err *err)
     e.id = &id;
     claim_find(&id);
     r = metrics_new(&e.metrics, err);
+    if (r == 0)
+        r = watches_new(&e.watches, err);
     if (r == 0)
         r = control_new(loop, GUEST_FD_CONTROL, &id, on_identity, &e, &e.control, err);
     if (r == 0)

@@ -23,9 +23,38 @@ void entry_free(Filesystem__EntryInfo *e)
 }
 DEFINE_CLEANUP(Filesystem__EntryInfo *, entry_free)
 
+char *entry_text(const char *s)
+{
+    static const char replacement[] = "\xef\xbf\xbd";
+    size_t n = strlen(s), at = 0, used;
+    char *text;
+
+    if (utf8_is_valid(slice_of(s, n)))
+        return strdup(s);
+    text = calloc(n + 1, 3);
+    for (size_t i = 0; text && i < n; i += used) {
+        /* The shortest valid piece from here is one character. */
+        for (used = 1; used <= MIN((size_t)4, n - i); used++) {
+            if (utf8_is_valid(slice_of(s + i, used)))
+                break;
+        }
+        if (used <= MIN((size_t)4, n - i)) {
+            memcpy(text + at, s + i, used);
+            at += used;
+        } else {
+            memcpy(text + at, replacement, 3);
+            at += 3;
+            used = 1;
+        }
+    }
+    if (text)
+        text[at] = '\0';
+    return text;
+}
+
 static bool set_text(char **to, const char *s)
 {
-    *to = strdup(s);
+    *to = entry_text(s);
     return *to != NULL;
 }
 
@@ -102,8 +131,9 @@ static int resolve_link(Filesystem__EntryInfo *e, const char *path, struct stat 
         if (!full)
             return err_oom(err);
     }
+    if (!set_text(&e->symlink_target, full))
+        return err_oom(err);
     e->symlink_target_opt_case = FILESYSTEM__ENTRY_INFO__SYMLINK_TARGET_OPT_SYMLINK_TARGET;
-    e->symlink_target = TAKE_PTR(full);
     return 0;
 }
 

@@ -11,6 +11,9 @@
  * entry_free. */
 int entry_make(const struct user_names *names, const char *path, Filesystem__EntryInfo **ret,
                struct abx_err *err);
+/* Copy of a name as a protobuf string has to be: what is not UTF-8 becomes U+FFFD, byte by byte. NULL
+ * when out of memory. Owned by the caller. */
+char *entry_text(const char *s);
 void entry_free(Filesystem__EntryInfo *e);
 
 /* Everything below `path` down to `depth` levels, each folder before its contents, names in byte

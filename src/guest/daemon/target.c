@@ -17,6 +17,12 @@
 #define LINKS_MAX 8 /* dangling symlinks in a row */
 #define NEW_MODE 0644
 
+struct attributes {
+    const char *const *names;
+    const char *const *values;
+    size_t n;
+};
+
 static int io_error(struct abx_err *err, int sys, const char *what, const char *path)
 {
     if (sys == ENOSPC || sys == EDQUOT)
@@ -24,6 +30,16 @@ static int io_error(struct abx_err *err, int sys, const char *what, const char *
     if (sys == EISDIR)
         return err_set(err, ABX_INVALID_ARGUMENT, "path is a directory: %s", path);
     return err_sys(err, sys, "%s '%s'", what, path);
+}
+
+bool target_is_temp(const char *name)
+{
+    return strncmp(name, TARGET_TEMP, strlen(TARGET_TEMP)) == 0;
+}
+
+bool target_is_new_temp(const char *name)
+{
+    return strncmp(name, TARGET_TEMP_NEW, strlen(TARGET_TEMP_NEW)) == 0;
 }
 
 void target_init(struct target *t, const char *path)
@@ -84,6 +100,7 @@ static int locate(struct target *t, struct abx_err *err)
     int r = 0;
 
     memcpy(t->real, t->path, sizeof(t->real));
+    t->is_new = false;
     for (int i = 0; (fd = open(t->real, O_PATH | O_CLOEXEC)) < 0; i++) {
         if (errno != ENOENT)
             return io_error(err, errno, "open", t->path);
@@ -137,7 +154,8 @@ static int open_temp(struct target *t, struct abx_err *err)
 
     random_bytes(random, sizeof(random));
     hex_encode(random, sizeof(random), hex);
-    (void)snprintf(t->temp, sizeof(t->temp), ".abx-upload-%s", hex);
+    (void)snprintf(t->temp, sizeof(t->temp), "%s%s", t->is_new ? TARGET_TEMP_NEW : TARGET_TEMP,
+                   hex);
     t->fd = openat(t->dir, t->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, t->mode);
     if (t->fd >= 0)
         return 0;
@@ -181,36 +199,38 @@ int target_write(struct target *t, struct slice data, struct abx_err *err)
     return r < 0 ? r : write_fd(t, data, err);
 }
 
-/* A small new file: made and filled under its own name. -EEXIST when somebody was faster. */
-static int write_new(struct target *t, struct abx_err *err)
+static int set_attributes(struct target *t, const struct attributes *a, struct abx_err *err)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        if (fsetxattr(t->fd, a->names[i], a->values[i], strlen(a->values[i]), 0) < 0)
+            return io_error(err, errno, "keep metadata of", t->path);
+    }
+    return 0;
+}
+
+/* A small new file: made and filled under its own name. A watcher sees it created, its attributes set,
+ * and one write, as with others' envd. -EEXIST when somebody was faster. */
+static int write_new(struct target *t, const struct attributes *a, struct abx_err *err)
 {
     const char *name = guest_path_name(t->real);
-    int r;
+    int r = 0;
 
     t->fd = openat(t->dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, t->mode);
     if (t->fd < 0 && errno == EEXIST)
         return -EEXIST;
     if (t->fd < 0)
         return io_error(err, errno, "create", t->path);
-    r = write_fd(t, buf_slice(&t->pending), err);
+    if (fchmod(t->fd, t->mode) < 0)
+        r = io_error(err, errno, "set the mode of", t->path);
+    if (r == 0)
+        r = set_attributes(t, a, err);
+    if (r == 0)
+        r = write_fd(t, buf_slice(&t->pending), err);
     if (r < 0)
         (void)unlinkat(t->dir, name, 0);
     else
         t->is_in_place = true;
     return r;
-}
-
-static int set_attributes(struct target *t, const char *const *names, const char *const *values,
-                          size_t n, struct abx_err *err)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (fsetxattr(t->fd, names[i], values[i], strlen(values[i]), 0) < 0)
-            return io_error(err, errno, "keep metadata of", t->path);
-    }
-    /* The umask took bits that the old file had. */
-    if (!t->is_in_place && fchmod(t->fd, t->mode) < 0)
-        return io_error(err, errno, "set the mode of", t->path);
-    return 0;
 }
 
 /* A file that something is mounted on cannot be replaced, only filled. */
@@ -233,24 +253,37 @@ static int fill_mountpoint(struct target *t, struct abx_err *err)
     return 0;
 }
 
+/* Everything is in `pending` still: a new file is made at once, an old one replaced. */
+static int finish_small(struct target *t, const struct attributes *a, bool *ret_is_done,
+                        struct abx_err *err)
+{
+    int r = open_folder(t, err);
+
+    if (r == 0 && t->is_new) {
+        r = write_new(t, a, err);
+        *ret_is_done = r == 0;
+    }
+    if (r == -EEXIST)
+        r = locate(t, err);
+    if (r == 0 && t->fd < 0) {
+        r = open_temp(t, err);
+        r = r < 0 ? r : write_fd(t, buf_slice(&t->pending), err);
+    }
+    return r;
+}
+
 int target_finish(struct target *t, const char *const *names, const char *const *values, size_t n,
                   struct abx_err *err)
 {
-    int r = 0;
+    struct attributes a = { names, values, n };
+    bool is_done = false;
+    int r = t->is_open ? 0 : finish_small(t, &a, &is_done, err);
 
-    if (!t->is_open) {
-        r = open_folder(t, err);
-        if (r == 0 && t->is_new)
-            r = write_new(t, err);
-        if (r == -EEXIST)
-            r = locate(t, err);
-        if (r == 0 && t->fd < 0) {
-            r = open_temp(t, err);
-            r = r < 0 ? r : write_fd(t, buf_slice(&t->pending), err);
-        }
-    }
-    if (r == 0)
-        r = set_attributes(t, names, values, n, err);
+    if (r == 0 && !is_done)
+        r = set_attributes(t, &a, err);
+    /* The umask took bits that the old file had. */
+    if (r == 0 && !t->is_in_place && fchmod(t->fd, t->mode) < 0)
+        r = io_error(err, errno, "set the mode of", t->path);
     if (r < 0 || t->temp[0] == '\0')
         return r;
     if (renameat(t->dir, t->temp, t->dir, guest_path_name(t->real)) < 0)

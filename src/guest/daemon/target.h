@@ -8,6 +8,13 @@
 
 #define TARGET_SMALL_MAX (256u << 10) /* held in memory before a file is opened */
 
+/* Names of temporary files, with random digits behind: one that will take the place of a file, and one
+ * that will be a new file. Watchers tell changes of the latter's name, not of these (watcher.h). */
+#define TARGET_TEMP ".abx-upload-"
+#define TARGET_TEMP_NEW ".abx-upload-new-"
+bool target_is_temp(const char *name);
+bool target_is_new_temp(const char *name);
+
 struct target {
     char path[PATH_MAX]; /* as asked for */
     char real[PATH_MAX]; /* what it leads to, once opened */

@@ -16,6 +16,7 @@ struct envd {
     struct commands *commands;
     struct http_server *server;
     struct metrics *metrics;
+    struct watches *watches;
 };
 
 /* `listen_fd` is owned by the server from here on. Pointers in `e` must be set, but `server`. */

@@ -13,6 +13,7 @@
 #include "guest/daemon/paths.h"
 #include "guest/daemon/work.h"
 #include "guest/envd/call.h"
+#include "guest/envd/watch.h"
 
 struct job {
     struct work work;
@@ -209,14 +210,6 @@ static void handle_remove(struct call *c)
     job_begin(c, ((Filesystem__RemoveRequest *)c->request)->path, NULL, 0, remove_run);
 }
 
-static void handle_unbuilt(struct call *c)
-{
-    struct abx_err err = { 0 };
-
-    (void)err_set(&err, ABX_UNIMPLEMENTED, "%s is not built yet", c->method->path);
-    call_fail(c, &err);
-}
-
 #define METHOD(name, type, kind, handle)                                                           \
     { "/filesystem.Filesystem/" name, &filesystem__##type##__descriptor, kind, handle, NULL }
 
@@ -226,9 +219,9 @@ const struct call_method filesystem_methods[] = {
     METHOD("Move", move_request, CALL_UNARY, handle_move),
     METHOD("ListDir", list_dir_request, CALL_UNARY, handle_list_dir),
     METHOD("Remove", remove_request, CALL_UNARY, handle_remove),
-    METHOD("WatchDir", watch_dir_request, CALL_SERVER_STREAM, handle_unbuilt),
-    METHOD("CreateWatcher", create_watcher_request, CALL_UNARY, handle_unbuilt),
-    METHOD("GetWatcherEvents", get_watcher_events_request, CALL_UNARY, handle_unbuilt),
-    METHOD("RemoveWatcher", remove_watcher_request, CALL_UNARY, handle_unbuilt),
+    METHOD("WatchDir", watch_dir_request, CALL_SERVER_STREAM, watch_dir_handle),
+    METHOD("CreateWatcher", create_watcher_request, CALL_UNARY, watcher_create_handle),
+    METHOD("GetWatcherEvents", get_watcher_events_request, CALL_UNARY, watcher_events_handle),
+    METHOD("RemoveWatcher", remove_watcher_request, CALL_UNARY, watcher_remove_handle),
     { 0 },
 };
