@@ -11,24 +11,25 @@ struct code_row {
     int exit;
 };
 
-/* Index = wire number. HTTP column: Connect protocol, "Error codes". */
+/* Index = wire number. HTTP column: Connect protocol, "Error codes". Exit column: 1 general, 2 usage, 3 credentials and
+ * permissions, 4 not found, 5 timeout, 6 quota or limit. */
 static const struct code_row codes[] = {
     [0] = { "ok", 200, 0 },
-    [1] = { "canceled", 499, 10 },
+    [1] = { "canceled", 499, 1 },
     [2] = { "unknown", 500, 1 },
     [3] = { "invalid_argument", 400, 2 },
-    [4] = { "deadline_exceeded", 504, 11 },
+    [4] = { "deadline_exceeded", 504, 5 },
     [5] = { "not_found", 404, 4 },
-    [6] = { "already_exists", 409, 5 },
-    [7] = { "permission_denied", 403, 6 },
-    [8] = { "resource_exhausted", 429, 7 },
-    [9] = { "failed_precondition", 400, 8 },
-    [10] = { "aborted", 409, 9 },
+    [6] = { "already_exists", 409, 1 },
+    [7] = { "permission_denied", 403, 3 },
+    [8] = { "resource_exhausted", 429, 6 },
+    [9] = { "failed_precondition", 400, 1 },
+    [10] = { "aborted", 409, 1 },
     [11] = { "out_of_range", 400, 2 },
-    [12] = { "unimplemented", 501, 12 },
+    [12] = { "unimplemented", 501, 1 },
     [13] = { "internal", 500, 1 },
-    [14] = { "unavailable", 503, 13 },
-    [15] = { "data_loss", 500, 14 },
+    [14] = { "unavailable", 503, 1 },
+    [15] = { "data_loss", 500, 1 },
     [16] = { "unauthenticated", 401, 3 },
 };
 

@@ -51,5 +51,6 @@ int err_code_http_status(int code);
 /* HTTP status of an error: its reason's if set, else its code's. */
 int err_http_status(const struct abx_err *err);
 
-/* Exit status of the CLI for an error, 1..125 (sysexits-like; 1 = general). */
+/* Exit status of the CLI for an error: 1 general, 2 usage, 3 credentials or permissions, 4 not found, 5 timeout, 6 quota or
+ * limit. */
 int err_exit_status(const struct abx_err *err);

@@ -4,10 +4,10 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <termios.h>
 #include <unistd.h>
 
 #include "cli/client.h"
+#include "cli/client/tty.h"
 
 static const char help[] =
     "usage: abx config list [--show-origin] [--reveal] [OPTION...]\n"
@@ -165,20 +165,19 @@ static int config_get(const struct config_opts *o, int argc, char **argv)
 /* One line of standard input, not shown while it is typed. */
 static int read_line(const char *key, char *to, int size)
 {
-    struct termios old, quiet;
-    bool is_terminal = tcgetattr(STDIN_FILENO, &old) == 0;
+    bool is_terminal = isatty(STDIN_FILENO);
+    struct abx_error err = { 0 };
     size_t n;
     bool is_good;
 
     if (is_terminal) {
-        quiet = old;
-        quiet.c_lflag &= ~(tcflag_t)ECHO;
         (void)fprintf(stderr, "%s: ", key);
-        (void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &quiet);
+        if (tty_quiet(STDIN_FILENO, &err) < 0)
+            return client_fail(&err);
     }
     is_good = fgets(to, size, stdin) != NULL;
     if (is_terminal) {
-        (void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &old);
+        tty_restore();
         (void)fputc('\n', stderr);
     }
     if (!is_good)

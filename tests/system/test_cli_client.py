@@ -359,6 +359,22 @@ def test_every_command_describes_itself(cli):
     assert {"--json", "--profile", "--api-url", "--api-key-file"} <= set(options_of(cli, ["whoami"]))
 
 
+@pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_a_secret_that_is_not_typed_to_its_end(bare, signo):
+    """The terminal echoes again."""
+    with bare.terminal("config", "set", "sandbox_api_key") as t:
+        t.expect(b"sandbox_api_key: ")
+        eventually(lambda: not t.is_restored())
+        t.process.send_signal(signo)
+        assert t.wait() == -signo and t.is_restored()
+    with bare.terminal("config", "set", "sandbox_api_key") as t:
+        t.expect(b"sandbox_api_key: ")
+        eventually(lambda: not t.is_restored())
+        t.type(b"e2b_secret\n")
+        assert t.wait() == 0 and t.is_restored() and b"secret" not in t.output
+    assert "e2b_secret" in (bare.home / ".abx/.env").read_text()
+
+
 def test_interrupted_create_leaves_nothing(cli):
     for _ in range(3):
         process = cli.popen("create", "-m", "mark=interrupted")

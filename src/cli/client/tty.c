@@ -31,42 +31,63 @@ static void on_fatal(int signo)
     (void)raise(signo);
 }
 
-static void catch_fatal(void)
+static void catch_all(const int *signals, size_t count)
+{
+    struct sigaction action = { .sa_handler = on_fatal, .sa_flags = SA_RESETHAND | SA_NODEFER };
+    struct sigaction old;
+
+    (void)sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < count; i++)
+        if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+            (void)sigaction(signals[i], &action, NULL);
+}
+
+/* Saves what is there and sets `mode`; the handlers are in place before. */
+static int change(int fd, void (*make)(struct termios *mode), struct abx_error *err)
 {
     /* Those that signals.h does not watch. */
     static const int fatal[] = { SIGSEGV, SIGBUS,    SIGFPE,  SIGILL,  SIGABRT, SIGSYS,
                                  SIGTRAP, SIGQUIT,   SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM,
                                  SIGPROF, SIGSTKFLT, SIGPOLL, SIGPWR,  SIGXCPU, SIGXFSZ };
-    struct sigaction action = { .sa_handler = on_fatal, .sa_flags = SA_RESETHAND | SA_NODEFER };
-    struct sigaction old;
-
-    (void)sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++)
-        if (sigaction(fatal[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
-            (void)sigaction(fatal[i], &action, NULL);
-}
-
-int tty_raw(int fd, struct abx_error *err)
-{
     static bool is_set_up;
-    struct termios raw;
+    struct termios mode;
 
     if (tcgetattr(fd, &saved) == 0) {
-        raw = saved;
-        cfmakeraw(&raw);
+        mode = saved;
+        make(&mode);
         if (!is_set_up) {
-            catch_fatal();
+            catch_all(fatal, sizeof fatal / sizeof *fatal);
             (void)atexit(tty_restore);
             is_set_up = true;
         }
         raw_fd = fd;
-        if (tcsetattr(fd, TCSADRAIN, &raw) == 0)
+        if (tcsetattr(fd, TCSADRAIN, &mode) == 0)
             return 0;
         raw_fd = -1;
     }
     *err = (struct abx_error){ .code = ABX_INTERNAL, .sys = errno };
     (void)snprintf(err->message, sizeof err->message, "terminal: %s", strerror(errno));
     return err->code;
+}
+
+static void without_echo(struct termios *mode)
+{
+    mode->c_lflag &= ~(tcflag_t)ECHO;
+}
+
+int tty_quiet(int fd, struct abx_error *err)
+{
+    static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
+    struct sigaction ignore = { .sa_handler = SIG_IGN };
+
+    (void)sigaction(SIGTSTP, &ignore, NULL);
+    catch_all(ends, sizeof ends / sizeof *ends);
+    return change(fd, without_echo, err);
+}
+
+int tty_raw(int fd, struct abx_error *err)
+{
+    return change(fd, cfmakeraw, err);
 }
 
 void tty_size(int fd, uint16_t *ret_cols, uint16_t *ret_rows)

@@ -9,6 +9,9 @@
 
 #include "abx/error.h"
 
+/* No echo for `fd`, a terminal, while a secret is typed; SIGINT, SIGTERM and SIGHUP restore it too, SIGTSTP is
+ * ignored from then on. 0, or a code with `err`. */
+int tty_quiet(int fd, struct abx_error *err);
 /* Raw mode for `fd`, a terminal; again after tty_restore. 0, or a code with `err`. */
 int tty_raw(int fd, struct abx_error *err);
 /* Does nothing when the terminal is not raw. Async-signal-safe. */
