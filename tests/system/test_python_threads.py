@@ -217,11 +217,10 @@ before = count()
 for _ in range(20): once()
 asyncio.run(main())
 after = count()
-print(after - before <= 10, before, after, file=sys.stdout if after - before > 10 else open(os.devnull, "w"))
-logging = sys.modules.get("logging")
+print(after - before <= 10 or (before, after))
 """
     )
-    assert out == ""
+    assert out == "True\n"
 
 
 def test_no_descriptor_is_left_by_calls(program):
