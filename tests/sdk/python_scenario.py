@@ -204,6 +204,17 @@ def plain_only(sb):
     step("kill", lambda: other.kill())
     step("wait killed", lambda: other.wait())
     step("stream", lambda: sum(len(piece) for piece in sb.files.read("/etc/passwd", format="stream")) > 100)
+    sb.files.make_dir("/tmp/watched/below")
+    watch = sb.files.watch_dir("/tmp/watched", recursive=True)
+    sb.files.write("/tmp/watched/below/a", "1")
+    sb.files.rename("/tmp/watched/below/a", "/tmp/watched/b")
+    sb.files.remove("/tmp/watched/b")
+    step("watch", lambda: sorted({(e.name, e.type.value) for e in watch.get_new_events()}))
+    step("watch again", lambda: watch.get_new_events())
+    step("watch stop", lambda: watch.stop())
+    step("watch stopped", lambda: watch.get_new_events())
+    step("watch missing", lambda: sb.files.watch_dir("/tmp/none"))
+    step("watch file", lambda: sb.files.watch_dir("/etc/passwd"))
     pages = m.Sandbox.list()
     step("list pages", lambda: [pages.has_next, len(pages.next_items()), pages.has_next])
     step("list beyond", lambda: pages.next_items())
@@ -219,6 +230,21 @@ async def async_only(sb):
     await step_async("async wait", lambda: handle.wait())
     told["async live"] = ["".join(pieces), handle.stdout, handle.stderr, handle.exit_code, handle.error]
     await step_async("async kill ended", lambda: handle.kill())
+    seen, ends, removed = set(), [], asyncio.Event()
+
+    def on_event(event):
+        seen.add((event.name, event.type.value))
+        if event.type.value == "remove":
+            removed.set()
+
+    await sb.files.make_dir("/tmp/watched")
+    watch = await sb.files.watch_dir("/tmp/watched", on_event, on_exit=ends.append)
+    await sb.files.write("/tmp/watched/a", "1")
+    await sb.files.remove("/tmp/watched/a")
+    await asyncio.wait_for(removed.wait(), 30)
+    await step_async("async watch stop", lambda: watch.stop())
+    told["async watch"] = [sorted(seen), [type(e).__name__ for e in ends]]
+    await step_async("async watch missing", lambda: sb.files.watch_dir("/tmp/none", on_event))
     other = await sb.commands.run("exit 5", background=True)
     await step_async("async wait failed", lambda: other.wait())
 

@@ -243,3 +243,34 @@ print(count() - before <= 3)
 """
     )
     assert out == "True\n"
+
+
+def test_callbacks_of_a_watch_may_stop_it_and_may_fail(program):
+    out = program(
+        HEAD
+        + """
+async def main():
+    sb = await AsyncSandbox.connect(ID)
+    ends, done = [], asyncio.Event()
+    def on_exit(error):
+        ends.append(repr(error))
+        done.set()
+    async def stops(event):
+        await watch.stop()
+    async def fails(event):
+        raise ValueError("callback")
+    for on_event in (stops, fails):
+        done.clear()
+        watch = await sb.files.watch_dir("/tmp", on_event, on_exit=on_exit)
+        await sb.files.write("/tmp/watched", "1")
+        await asyncio.wait_for(done.wait(), 30)
+        await watch.stop()
+    watch = await sb.files.watch_dir("/tmp", fails, on_exit=on_exit, timeout=1)
+    done.clear()
+    await asyncio.wait_for(done.wait(), 30)
+    print(*ends, sep="\\n")
+asyncio.run(main())
+"""
+    )
+    assert out.splitlines()[:2] == ["None", "ValueError('callback')"]
+    assert out.splitlines()[2].startswith("TimeoutException(")

@@ -249,7 +249,7 @@ class Filesystem:
 
         `recursive` watches what is below too; `include_entry` tells about the changed file; `allow_network_mounts`
         accepts folders on network file systems (each raises TemplateException when the sandbox is too old). `on_exit`
-        is called once at the end, with the error or None.
+        is called once at the end (also by `stop`), with the error or None.
         """
         call = _native.files_watch(
             client(self._config.native), self._address, path, user, recursive, include_entry, allow_network_mounts,

@@ -22,18 +22,21 @@ class AsyncWatchHandle:
         self._call = call
         self._on_event = on_event
         self._on_exit = on_exit
+        self._is_stopped = False
         self._task = spawn(self._run())
 
     async def stop(self) -> None:
-        """Ends the watch. `on_exit` is not called any more."""
+        """Ends the watch and returns when `on_exit` was called. From a callback: the watch ends behind it."""
+        self._is_stopped = True
         self._call.cancel()
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        if asyncio.current_task() is not self._task:
+            self._task.cancel()
+            await asyncio.wait([self._task])
 
     async def _run(self) -> None:
         error: Exception | None = None
         try:
-            while not self._call.done():
+            while not self._call.done() and not self._is_stopped:
                 event = self._call.next()
                 if event is None:
                     await wait(self._call)
@@ -43,7 +46,11 @@ class AsyncWatchHandle:
                         told = self._on_event(change)
                         if inspect.isawaitable(told):
                             await told
-            self._call.result()
+            if not self._is_stopped:
+                self._call.result()
+        except asyncio.CancelledError:
+            if not self._is_stopped:
+                raise
         except Exception as e:
             error = e
         finally:
