@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include <getopt.h>
+
 #include "base/err.h"
 
 struct command {
@@ -14,6 +16,8 @@ struct command {
     int (*run)(int argc, char **argv);
 };
 
+/* The options that a command takes, for the completion too. */
+extern const struct option serve_options[], key_options[], template_options[], doctor_options[];
 int cmd_serve(int argc, char **argv);
 int cmd_key(int argc, char **argv);
 int cmd_template(int argc, char **argv);

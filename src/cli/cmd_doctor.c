@@ -30,7 +30,7 @@ static const char help[] =
     "  --json           print JSON\n"
     "  -h, --help       print this\n";
 
-static const struct option options[] = {
+const struct option doctor_options[] = {
     { "audit", no_argument, NULL, 'a' },          { "repair", no_argument, NULL, 'r' },
     { "data-dir", required_argument, NULL, 'd' }, { "json", no_argument, NULL, 'j' },
     { "help", no_argument, NULL, 'h' },           { 0 },
@@ -143,7 +143,7 @@ int cmd_doctor(int argc, char **argv)
     int c;
 
     argv[0] = (char[]){ "abx doctor" }; /* what getopt calls it */
-    while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, "h", doctor_options, NULL)) != -1) {
         switch (c) {
         case 'a':
             is_audit = true;

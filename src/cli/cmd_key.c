@@ -27,7 +27,7 @@ static const char help[] =
     "  --json               print JSON\n"
     "  -h, --help           print this\n";
 
-static const struct option options[] = {
+const struct option key_options[] = {
     { "name", required_argument, NULL, 'n' },
     { "expires", required_argument, NULL, 'e' },
     { "data-dir", required_argument, NULL, 'd' },
@@ -191,7 +191,7 @@ int cmd_key(int argc, char **argv)
     int c, r;
 
     argv[0] = (char[]){ "abx key" }; /* what getopt calls it */
-    while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, "h", key_options, NULL)) != -1) {
         if (c == 'h')
             return fputs(help, stdout) < 0;
         if (c == '?')

@@ -74,7 +74,7 @@ enum {
     OPT_PRINT_UNIT,
 };
 
-static const struct option options[] = {
+const struct option serve_options[] = {
     { "listen", required_argument, NULL, OPT_LISTEN },
     { "tls-cert", required_argument, NULL, OPT_TLS_CERT },
     { "tls-key", required_argument, NULL, OPT_TLS_KEY },
@@ -347,7 +347,7 @@ int cmd_serve(int argc, char **argv)
 
     set_defaults(&s);
     argv[0] = (char[]){ "abx serve" }; /* what getopt calls it */
-    while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, "h", serve_options, NULL)) != -1) {
         if (c == 'h')
             return fputs(help, stdout) < 0;
         if (c == '?')

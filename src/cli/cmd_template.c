@@ -31,7 +31,7 @@ static const char help[] =
     "  --json           print JSON\n"
     "  -h, --help       print this\n";
 
-static const struct option options[] = {
+const struct option template_options[] = {
     { "suite", required_argument, NULL, 's' },    { "with", required_argument, NULL, 'w' },
     { "data-dir", required_argument, NULL, 'd' }, { "json", no_argument, NULL, 'j' },
     { "help", no_argument, NULL, 'h' },           { 0 },
@@ -165,7 +165,7 @@ int cmd_template(int argc, char **argv)
     int c, r = 0;
 
     argv[0] = (char[]){ "abx template" }; /* what getopt calls it */
-    while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, "h", template_options, NULL)) != -1) {
         switch (c) {
         case 's':
             o.suite = optarg;

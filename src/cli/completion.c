@@ -2,8 +2,8 @@
  *
  * One logic for all shells: their scripts hand over the words that were typed ("abx completion words -- WORD...") and get
  * the candidates, one a line with a tab and a description. The line "@ids" asks for the ids of running sandboxes; nothing at
- * all means files. Client commands come from the table in spec.h; the others are listed here, and a test compares them with
- * their --help.
+ * all means files. Client commands come from the table in spec.h; the others have their own option tables, and a
+ * test compares all with --help.
  */
 #include <stdio.h>
 #include <string.h>
@@ -92,25 +92,26 @@ static const char fish_script[] =
     "end\n"
     "complete -c abx -f -a '(__abx_words)'\n";
 
-/* The commands that are not in the table. Words are separated by a blank. */
+/* The commands that are not in the table; verbs are separated by a blank. Those of config are in the other program. */
+static const struct option config_options[] = {
+    { "show-origin", no_argument, NULL, 0 },   { "reveal", no_argument, NULL, 0 },
+    { "profile", required_argument, NULL, 0 }, { "json", no_argument, NULL, 0 },
+    { "help", no_argument, NULL, 0 },          { 0 },
+};
+static const struct option help_options[] = { { "help", no_argument, NULL, 0 }, { 0 } };
 static const struct {
-    const char *name, *summary, *verbs, *options;
+    const char *name, *summary, *verbs;
+    const struct option *options;
 } others[] = {
-    { "serve", "run the sandbox service on this machine", "",
-      "--listen --data-dir --domain --pool --disk --on-exit --run-as --gateways --sandbox-cpu "
-      "--sandbox-memory --sandbox-disk --max-cpu --max-memory --max-disk --max-timeout "
-      "--max-sandboxes --max-client-connections --local-user --print-unit --help" },
-    { "key", "create, list and revoke API keys", "create list revoke local",
-      "--name --expires --user --data-dir --json --help" },
-    { "template", "list templates, build the base template", "list build-base",
-      "--suite --with --data-dir --json --help" },
-    { "doctor", "check what this machine can do; audit a service", "",
-      "--audit --repair --data-dir --json --help" },
+    { "serve", "run the sandbox service on this machine", "", serve_options },
+    { "key", "create, list and revoke API keys", "create list revoke local", key_options },
+    { "template", "list templates, build the base template", "list build-base", template_options },
+    { "doctor", "check what this machine can do; audit a service", "", doctor_options },
     { "config", "read and change the configuration of clients", "list get set unset path",
-      "--show-origin --reveal --profile --json --help" },
-    { "completion", "print the completion script of a shell", "bash zsh fish", "--help" },
-    { "help", "print the commands", "", "" },
-    { "version", "print the version", "", "" },
+      config_options },
+    { "completion", "print the completion script of a shell", "bash zsh fish", help_options },
+    { "help", "print the commands", "", help_options },
+    { "version", "print the version", "", help_options },
 };
 
 static void offer(const char *word, size_t size, const char *summary, const char *begin)
@@ -130,6 +131,17 @@ static void offer_words(const char *words, const char *begin)
 
         offer(words, n, NULL, begin);
         words += n + (words[n] == ' ');
+    }
+}
+
+static void offer_longs(const struct option *options, const char *begin)
+{
+    char word[64];
+
+    for (; options->name; options++) {
+        int n = snprintf(word, sizeof word, "--%s", options->name);
+
+        offer(word, (size_t)n, NULL, begin);
     }
 }
 
@@ -239,7 +251,7 @@ static void complete(char *const *words, int n)
     for (size_t i = 0; i < ARRAY_SIZE(others); i++)
         if (strcmp(words[0], others[i].name) == 0) {
             if (words[n - 1][0] == '-')
-                offer_words(others[i].options, words[n - 1]);
+                offer_longs(others[i].options, words[n - 1]);
             else if (n == 2)
                 offer_words(others[i].verbs, words[n - 1]);
         }
