@@ -185,6 +185,29 @@ def test_an_interrupted_download_leaves_nothing(cli, box, tmp_path):
     cli.run("exec", box, "rm /tmp/huge", status=0)
 
 
+@pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_nobody_reads(cli, box, signo):
+    cli.run("exec", box, "truncate -s 50M /tmp/wide", status=0)
+    for words in (("cat", box, "/tmp/wide"), ("cp", f"{box}:/tmp/wide", "-")):
+        process = cli.popen(*words)
+        process.stdout.read(1)
+        process.send_signal(signo)
+        assert process.wait(60) in (128 + signo, -signo)
+        process.stdout.close()
+        process.stderr.close()
+
+
+def test_a_reader_that_leaves(cli, box):
+    cli.run("exec", box, "truncate -s 50M /tmp/wide", status=0)
+    for words in (("cat", box, "/tmp/wide"), ("cp", f"{box}:/tmp/wide", "-")):
+        process = cli.popen(*words)
+        process.stdout.read(1)
+        process.stdout.close()
+        assert process.wait(60) in (128 + signal.SIGPIPE, -signal.SIGPIPE)
+        assert process.stderr.read() == b""
+        process.stderr.close()
+
+
 def test_an_interrupted_upload_leaves_nothing(cli, box):
     cli.run("exec", box, "rm -rf /tmp/up; mkdir /tmp/up; echo old > /tmp/up/x", status=0)
     process = cli.popen("cp", "-", f"{box}:/tmp/up/x", stdin=subprocess.PIPE)

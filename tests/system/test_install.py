@@ -27,7 +27,8 @@ def test_installed_tree(build_dir, tmp_path):
         ["/usr/bin/meson", "install", "-C", build_dir, "--no-rebuild"],
         env={**os.environ, "DESTDIR": str(tmp_path)}, check=True, stdout=subprocess.DEVNULL, timeout=60)
     files = {str(p.relative_to(tmp_path / "usr/local")) for p in tmp_path.rglob("*") if p.is_file()}
-    assert {"bin/abx", "share/man/man1/abx.1", "share/man/man1/abx-sandbox.1"} | {
+    assert {"bin/abx", "share/man/man1/abx.1", "share/man/man1/abx-sandbox.1", "share/zsh/site-functions/_abx",
+            "share/bash-completion/completions/abx", "share/fish/vendor_completions.d/abx.fish"} | {
         f"libexec/abx/abx-{role}" for role in ("client", "control", "engine", "gateway", "guest")} <= files
     recipe = {f for f in files if f.startswith("share/abx/template/base/")}
     assert {f.rsplit("/", 1)[1] for f in recipe} >= {"packages", "setup.sh", "finish.sh", "sources.sh"}

@@ -133,21 +133,37 @@ int copy_stat(struct copy *c, const char *path, enum abx_file_type *ret_type, bo
 
 /* ---- bytes ---- */
 
-/* One step of a stream: waits for what comes. 0, or CANCELED after a signal. */
-static int step(struct copy *c, abx_call *call)
+/* Did a signal come that ends the copy? CANCELED, else 0. */
+static int check_signals(struct copy *c)
 {
     int signo;
 
-    (void)abx_client_wait(c->s->client, 1000);
     if (signals_fd() < 0)
         return 0;
     signals_clear();
     signo = signals_take_end();
     if (!signo)
         return 0;
-    abx_call_cancel(call);
     c->s->signo = signo;
     return session_set(c->s, ABX_CANCELED, "interrupted (%s)", strsignal(signo));
+}
+
+/* All of it; whoever reads a pipe may take long, and a signal may come meanwhile. */
+static int write_all(struct copy *c, int fd, const void *p, size_t n)
+{
+    const uint8_t *at = p;
+
+    while (n > 0) {
+        ssize_t k = write(fd, at, n);
+
+        if (k < 0 && errno != EINTR)
+            return session_set_sys(c->s, errno, "write");
+        if (check_signals(c) < 0)
+            return c->s->error.code;
+        at += MAX(k, (ssize_t)0);
+        n -= (size_t)MAX(k, (ssize_t)0);
+    }
+    return 0;
 }
 
 int copy_fetch(struct copy *c, const char *path, int fd)
@@ -165,13 +181,14 @@ int copy_fetch(struct copy *c, const char *path, int fd)
         while (abx_call_next(call, &e)) {
             if (e.kind != ABX_EVENT_DATA)
                 continue;
-            if (fd_write_all(fd, e.data, e.size) < 0)
-                return session_set_sys(c->s, errno, "write");
+            if (write_all(c, fd, e.data, e.size) < 0)
+                return c->s->error.code;
             copy_advance(c, e.size);
         }
         if (abx_call_is_done(call))
             break;
-        if (step(c, call) < 0)
+        (void)abx_client_wait(c->s->client, 1000);
+        if (check_signals(c) < 0)
             return c->s->error.code;
     }
     c->s->error = *abx_call_error(call);
@@ -226,20 +243,13 @@ static int step_source(struct copy *c, struct source *o, abx_call *call)
     struct pollfd fds[] = { { .fd = abx_client_fd(c->s->client), .events = POLLIN },
                             { .fd = signals_fd(), .events = POLLIN },
                             { .fd = o->is_waiting ? o->fd : -1, .events = POLLIN } };
-    int signo;
 
     if (poll(fds, ARRAY_SIZE(fds), 1000) > 0 && fds[2].revents) {
         o->is_waiting = false;
         abx_call_resume(call);
     }
     (void)abx_client_process(c->s->client);
-    signals_clear();
-    signo = signals_take_end();
-    if (!signo)
-        return 0;
-    abx_call_cancel(call);
-    c->s->signo = signo;
-    return session_set(c->s, ABX_CANCELED, "interrupted (%s)", strsignal(signo));
+    return check_signals(c);
 }
 
 static int store_result(struct copy *c, const struct source *o, abx_call *call, char **ret_path)

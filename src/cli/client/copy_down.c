@@ -204,7 +204,7 @@ static int open_parent(struct copy *c, const char *to, int *ret_fd, char **ret_n
 /* Into something that is no file and stays what it is: a device, a pipe. */
 static int down_in_place(struct copy *c, const char *from, const char *to)
 {
-    _cleanup_(closep) int fd = open(to, O_WRONLY | O_CLOEXEC);
+    _cleanup_(closep) int fd = open(to, O_WRONLY | O_CLOEXEC); /* of a pipe: waits for its reader */
 
     if (fd < 0)
         return session_set_sys(c->s, errno, "open '%s'", to);

@@ -2,7 +2,6 @@
 #include "cli/client/session.h"
 
 #include <fcntl.h>
-#include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -86,17 +85,9 @@ static void hint_of(const struct session *s, char *to, size_t size)
 {
     const struct abx_error *e = &s->error;
     const char *origin = "";
-    const struct passwd *user;
 
     *to = '\0';
     switch (e->reason) {
-    case ABX_REASON_NO_CREDENTIALS:
-        user = getpwuid(geteuid());
-        (void)snprintf(to, size,
-                       "For the service on this machine: sudo abx key local --user %s\n"
-                       "For another one: set E2B_API_KEY and E2B_API_URL, or see 'abx config'.",
-                       user ? user->pw_name : "$USER");
-        return;
     case ABX_REASON_SANDBOX_NOT_FOUND:
         (void)snprintf(to, size, "'abx sandbox list' shows what is running.");
         return;
