@@ -31,6 +31,10 @@ int cmd_client(int argc, char **argv);
 #define CLI_RUN_DIR "/run/abx"
 #define CLI_LOCAL_DIR CLI_RUN_DIR "/local" /* LOCAL_SERVICE_DIR of the client */
 
+/* First of all in main: a closed standard descriptor would become one of our sockets or files. What is put there refuses what
+ * it is for, so that reading and writing still fail. */
+void cli_keep_standard_places(void);
+
 /* Prints "abx: <message>" to stderr and returns the exit status that fits `err`. */
 int cli_fail(const struct abx_err *err);
 /* Prints "abx <command>: <message>" and a hint to --help; returns 2. */

@@ -18,6 +18,8 @@ int main(int argc, char **argv)
     const char *name = argc > 1 ? argv[1] : "";
     int status;
 
+    cli_keep_standard_places();
+
     for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
         if (strcmp(name, commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);

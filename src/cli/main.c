@@ -52,6 +52,7 @@ int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : NULL;
 
+    cli_keep_standard_places();
     log_init("abx");
     if (!name) {
         print_help(stderr);

@@ -1,4 +1,5 @@
 /* util.c - messages, paths and option values of the commands. See cli.h. */
+#include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,6 +9,17 @@
 #include "base/path.h"
 #include "base/str.h"
 #include "cli/cli.h"
+
+void cli_keep_standard_places(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", fcntl(STDIN_FILENO, F_GETFD) < 0 ? O_WRONLY : O_RDONLY);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO)
+        (void)close(fd);
+}
 
 int cli_fail(const struct abx_err *err)
 {

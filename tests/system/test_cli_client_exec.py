@@ -359,6 +359,29 @@ def test_run_opens_a_shell_on_a_terminal(cli):
     assert only(cli, "t") == []
 
 
+def test_closed_descriptors(cli, box):
+    """They do not become the client's own sockets: reading finds the end, writing fails."""
+
+    def without(redirect, *words):
+        command = ["sh", "-c", f'exec "$@" {redirect}', "sh", cli.abx, *words]
+        run = subprocess.run(command, env=cli.env, cwd=cli.home, capture_output=True, timeout=60, check=False)
+        return run.returncode, run.stdout, run.stderr
+
+    assert without("<&-", "exec", box, "echo $(wc -c)") == (0, b"0\n", b"")
+    for words in (("exec", box, "echo x"), ("ls",), ("cat", box, "/etc/passwd")):
+        status, _, err = without(">&-", *words)
+        assert status == 1 and b"Bad file descriptor" in err, (words, err)
+    assert without("2>&-", "exec", box, "echo x") == (0, b"x\n", b"")
+    assert without("2>&-", "info", "nosuch")[0] == 4
+    assert without("<&- >&- 2>&-", "exec", box, "exit 3")[0] == 3
+
+
+def test_what_is_no_text_is_refused(cli, box):
+    for words in (("exec", box, "--", "printf", b"\xff"), ("exec", box, b"echo \xff"), ("info", b"\xff"), ("info", "a/b")):
+        status, out, err = cli.run(*words)
+        assert (status, out) == (2, b"") and err.startswith(b"abx: "), words
+
+
 def test_many_at_once(cli, box):
     """Sixteen at a time do not get each other's bytes."""
     results = [None] * 16

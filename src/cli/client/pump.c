@@ -152,7 +152,7 @@ static void read_input(struct pump *p)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0 || !to) {
-        if (!p->o->is_tty && n != 0)
+        if (!p->o->is_tty && n != 0 && (n > 0 || errno != EBADF)) /* closed: nothing to read */
             (void)fprintf(stderr, "abx: read standard input: %s\n",
                           n < 0 ? strerror(errno) : "out of memory");
         p->is_input_over = true;
