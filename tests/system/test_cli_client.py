@@ -157,6 +157,13 @@ def test_text_of_others_cannot_command_the_terminal(cli):
     cli.run("kill", made, status=0)
 
 
+def test_messages_of_a_service_cannot_either(fake):
+    will(fake, 500, {"code": 500, "message": "\x1b[2Jevil"})
+    for words in (("ls",), ("kill", "i1"), ("create",), ("sandbox", "pause", "i1"), ("run", "true"), ("exec", "i1", "true")):
+        _, out, err = fake.cli.run(*words)
+        assert b"evil" in err and b"\x1b" not in out + err, (words, err)
+
+
 def test_all_pages(fake):
     rows = [{
         "sandboxID": f"i{n}", "templateID": "t", "clientID": "c", "envdVersion": "0.6.13", "state": "running",

@@ -183,7 +183,9 @@ static int kill_all(struct session *s, char **ids, size_t count)
             if (s->error.code < 0) {
                 (void)fputs("abx: kill ", stderr);
                 output_text(stderr, id);
-                (void)fprintf(stderr, ": %s\n", s->error.message);
+                (void)fputs(": ", stderr);
+                output_text(stderr, s->error.message);
+                (void)fputc('\n', stderr);
                 failed = session_status(s);
             } else if (!session_is_json(s)) {
                 (void)printf("%s\n", id);

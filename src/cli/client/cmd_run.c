@@ -39,7 +39,9 @@ int cmd_run(struct session *s)
         (void)fputc('\n', stderr);
     } else if (create_undo(s, abx_sandbox_id(sb)) < 0) {
         status = status ? status : 1;
-        (void)fprintf(stderr, "abx: kill sandbox %s: %s\n", abx_sandbox_id(sb), s->error.message);
+        (void)fprintf(stderr, "abx: kill sandbox %s: ", abx_sandbox_id(sb));
+        output_text(stderr, s->error.message);
+        (void)fputc('\n', stderr);
     }
     return status;
 }

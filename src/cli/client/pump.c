@@ -210,9 +210,11 @@ static void check_closing(struct pump *p)
     if (!p->closing || !abx_call_is_done(p->closing))
         return;
     if (abx_call_error(p->closing)->code < 0 && !p->has_ended &&
-        abx_call_error(p->closing)->code != ABX_NOT_FOUND)
-        (void)fprintf(stderr, "abx: the end of standard input did not reach the command: %s\n",
-                      abx_call_error(p->closing)->message);
+        abx_call_error(p->closing)->code != ABX_NOT_FOUND) {
+        (void)fputs("abx: the end of standard input did not reach the command: ", stderr);
+        output_text(stderr, abx_call_error(p->closing)->message);
+        (void)fputc('\n', stderr);
+    }
     abx_call_free(p->closing);
     p->closing = NULL;
 }
