@@ -160,7 +160,7 @@ static int open_temp(struct target *t, struct abx_err *err)
     if (t->fd >= 0)
         return 0;
     t->temp[0] = '\0';
-    if (t->is_new || (errno != EACCES && errno != EPERM && errno != EROFS))
+    if (t->is_new || t->keeps_old || (errno != EACCES && errno != EPERM && errno != EROFS))
         return io_error(err, errno, "create a file beside", t->path);
     /* No right to the folder, but perhaps to the file. */
     t->fd = openat(t->dir, guest_path_name(t->real), O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);

@@ -25,6 +25,7 @@ struct target {
     unsigned mode;
     bool is_new;
     bool is_in_place; /* the folder is not writable, the file is */
+    bool keeps_old;   /* set by the caller: never in place, the old content is still needed */
     bool is_open;     /* located; fd may be there */
 };
 

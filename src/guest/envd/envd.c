@@ -169,6 +169,10 @@ static void on_plain(struct envd *e, struct http_exchange *ex, const struct http
     bool is_get = slice_eq_str(head->method, "GET") || slice_eq_str(head->method, "HEAD");
     bool is_metrics = slice_eq_str(head->path, "/metrics");
 
+    if (slice_eq_str(head->path, "/files/compose")) {
+        files_compose_handle(e, ex);
+        return;
+    }
     if (!is_metrics && !slice_eq_str(head->path, "/envs"))
         envd_error(ex, 404, "not found");
     else if (!is_get)

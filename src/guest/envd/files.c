@@ -48,17 +48,17 @@ static const char *unauthorized(const struct envd *e, const struct http1_head *h
     return NULL;
 }
 
-static int files_user(const struct envd *e, const struct http1_head *head, const struct query *q,
-                      struct user *ret, struct abx_err *err)
+int files_user(const struct envd *e, const struct http1_head *head, const char *username,
+               struct user *ret, struct abx_err *err)
 {
     int r;
 
-    if (q->username[0] == '\0')
+    if (username[0] == '\0')
         return envd_user(e, head, ret, err);
-    r = user_find(q->username, ret, err);
+    r = user_find(username, ret, err);
     if (r == ABX_NOT_FOUND)
         return err_set(err, ABX_UNAUTHENTICATED, "error looking up user '%s': unknown user",
-                       q->username);
+                       username);
     return r;
 }
 
@@ -66,7 +66,7 @@ static void begin(struct envd *e, struct http_exchange *ex, const struct query *
 {
     struct files_request req = { .envd = e, .ex = ex, .has_path = q->has_path };
     struct abx_err err = { 0 };
-    int r = files_user(e, http_exchange_head(ex), q, &req.user, &err);
+    int r = files_user(e, http_exchange_head(ex), q->username, &req.user, &err);
 
     if (r == 0 && (is_get || q->has_path))
         r = guest_path(&req.user, e->id->default_workdir, q->path, req.path, &err);

@@ -4,7 +4,6 @@
  * larger one streams through two buffers, one being read while the other is written. Files without a
  * size (/proc) are read to their end.
  */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 
 #include "base/fd.h"
 #include "guest/daemon/paths.h"
+#include "guest/daemon/source.h"
 #include "guest/daemon/work.h"
 #include "guest/envd/files.h"
 #include "guest/envd/files_head.h"
@@ -111,30 +111,11 @@ static int deflate_begin(struct download *d, struct abx_err *err)
     return 0;
 }
 
-static int open_file(struct download *d, struct abx_err *err)
-{
-    const char *path = d->req.path;
-
-    /* Not blocking: a FIFO must not hold the thread. */
-    d->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (d->fd < 0 && (errno == ENOENT || errno == ENOTDIR))
-        return err_set(err, ABX_NOT_FOUND, "path '%s' does not exist", path);
-    if (d->fd < 0 && errno != ENXIO) /* ENXIO: a socket */
-        return err_sys(err, errno, "open '%s'", path);
-    if (d->fd >= 0 && fstat(d->fd, &d->st) < 0)
-        return err_sys(err, errno, "look at '%s'", path);
-    if (d->fd >= 0 && S_ISDIR(d->st.st_mode))
-        return err_set(err, ABX_INVALID_ARGUMENT, "path '%s' is a directory", path);
-    if (d->fd < 0 || !S_ISREG(d->st.st_mode))
-        return err_set(err, ABX_INVALID_ARGUMENT, "path '%s' is not a regular file", path);
-    return 0;
-}
-
 static void open_run(struct work *w)
 {
     struct download *d = container_of(w, struct download, work);
 
-    if (open_file(d, &w->err) < 0)
+    if (source_open(d->req.path, &d->fd, &d->st, &w->err) < 0)
         return;
     d->end = d->st.st_size > 0 ? (uint64_t)d->st.st_size : UINT64_MAX;
     if (d->st.st_size > (off_t)SMALL_MAX)
