@@ -21,8 +21,9 @@ int envd_rpc_decode(const struct envd_exchange *x, const ProtobufCMessageDescrip
                     struct abx_err *err)
 {
     struct rpc_error e = { 0 };
-    enum rpc_status st = is_protobuf ? rpc_proto_decode(type, bytes, ret, &e)
-                                     : rpc_json_decode(type, bytes, ret, &e);
+    enum rpc_status st = is_protobuf
+                             ? rpc_proto_decode_within(type, bytes, RPC_ANSWER_FACTOR, ret, &e)
+                             : rpc_json_decode(type, bytes, ret, &e);
 
     if (st == RPC_OOM)
         return err_oom(err);

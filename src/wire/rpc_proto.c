@@ -163,6 +163,12 @@ static void capped_free(void *data, void *p)
 enum rpc_status rpc_proto_decode(const ProtobufCMessageDescriptor *type, struct slice bytes,
                                  ProtobufCMessage **ret, struct rpc_error *e)
 {
+    return rpc_proto_decode_within(type, bytes, 4, ret, e);
+}
+
+enum rpc_status rpc_proto_decode_within(const ProtobufCMessageDescriptor *type, struct slice bytes,
+                                        size_t factor, ProtobufCMessage **ret, struct rpc_error *e)
+{
     static const uint8_t nothing = 0;
     const uint8_t *p = bytes.n > 0 ? bytes.p : &nothing;
     struct checker c = { p, e };
@@ -173,7 +179,7 @@ enum rpc_status rpc_proto_decode(const ProtobufCMessageDescriptor *type, struct 
 
     if (!message_check(&c, type, slice_of(p, bytes.n), 1))
         return RPC_INVALID;
-    if (!__builtin_mul_overflow(bytes.n, (size_t)4, &left) && left < SIZE_MAX - 65536)
+    if (!__builtin_mul_overflow(bytes.n, factor, &left) && left < SIZE_MAX - 65536)
         cap.left = left + 65536;
     m = protobuf_c_message_unpack(type, &allocator, bytes.n, p);
     if (m) {

@@ -146,6 +146,22 @@ static void memory_is_limited(void **state)
     rpc_message_free(m);
 }
 
+/* A client takes an answer of many small messages: here events of files with short names. */
+static void answers_may_need_more_memory(void **state)
+{
+    const ProtobufCMessageDescriptor *type = &filesystem__get_watcher_events_response__descriptor;
+    _cleanup_(buf_done) struct buf b = BUF_INIT(1 << 20);
+    ProtobufCMessage *m = NULL;
+
+    for (size_t i = 0; i < 60000; i++)
+        (void)buf_append(&b, "\x0a\x05\x0a\x01x\x10\x01", 7);
+    assert_int_equal(rpc_proto_decode(type, buf_slice(&b), &m, NULL), RPC_INVALID);
+    assert_int_equal(rpc_proto_decode_within(type, buf_slice(&b), RPC_ANSWER_FACTOR, &m, NULL),
+                     RPC_OK);
+    assert_int_equal(((Filesystem__GetWatcherEventsResponse *)m)->n_events, 60000);
+    rpc_message_free(m);
+}
+
 static void full_buffer_gets_nothing(void **state)
 {
     Process__ProcessSelector s = PROCESS__PROCESS_SELECTOR__INIT;
@@ -160,9 +176,8 @@ static void full_buffer_gets_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_forms_agree),
-        cmocka_unit_test(malformed_bytes),
-        cmocka_unit_test(memory_is_limited),
+        cmocka_unit_test(both_forms_agree),         cmocka_unit_test(malformed_bytes),
+        cmocka_unit_test(memory_is_limited),        cmocka_unit_test(answers_may_need_more_memory),
         cmocka_unit_test(full_buffer_gets_nothing),
     };
 
