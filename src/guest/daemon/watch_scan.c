@@ -293,7 +293,7 @@ void watch_scan_next(struct watcher *w)
     }
     if (fd < 0) {
         if (!s->parent || !is_harmless(errno))
-            scan_fail(w, errno, "open a folder of");
+            scan_fail(w, errno, s->parent ? "open a folder of" : "open");
     } else if (!s->parent || w->allow_network || fstatfs(fd, &fs) < 0 ||
                !watch_is_network(fs.f_type)) {
         node = folder_add(w, s, fd);

@@ -1,0 +1,108 @@
+"""libabx on a real service: watching folders, with both codecs."""
+
+import pytest
+from client_kit import Box, Error, Library
+from service import Service
+
+OPS = {1: "create", 2: "write", 3: "remove", 4: "rename", 5: "chmod"}
+
+
+@pytest.fixture(scope="module")
+def service(build_dir):
+    with Service(build_dir) as s:
+        yield s
+
+
+@pytest.fixture(scope="module")
+def abx(build_dir):
+    return Library(build_dir)
+
+
+@pytest.fixture
+def client(abx):
+    with abx.client() as c:
+        yield c
+
+
+@pytest.fixture(scope="module")
+def made(service):
+    return service.create(timeout=3000)
+
+
+@pytest.fixture(params=["json", "protobuf"])
+def box(request, abx, client, service, made):
+    b = Box(abx, client, service, made, protobuf=request.param == "protobuf")
+    b.run("rm -rf /tmp/t; mkdir /tmp/t")
+    yield b
+    b.close()
+
+
+def opts(box, **values):
+    return box.abx.struct("abx_watch_opts", **values)
+
+
+def error_of(call, *args, **kw):
+    with pytest.raises(Error) as e:
+        call(*args, **kw)
+    return e.value
+
+
+def told(fs):
+    return fs.name.decode(), OPS[fs.type]
+
+
+def take(box, watcher):
+    call = box.client.run("abx_watcher_get_events", box.sandbox, watcher, None)
+    return [told(e) for e in call.items("abx_call_fs_events")]
+
+
+def test_a_stream(box):
+    call = box.client.call("abx_files_watch", box.sandbox, "/tmp/t", opts(box, recursive=1, include_entry=1))
+    assert call.next().kind == box.abx.constants["ABX_EVENT_START"]
+    box.write({"/tmp/t/f": b"12345"})
+    for op in ("create", "chmod", "write"):
+        event = call.next().fs.contents
+        assert told(event) == ("f", op) and event.entry.contents.path == b"/tmp/t/f"
+    assert event.entry.contents.size == 5 and event.entry.contents.owner == b"user"
+    box.run("mkdir -p /tmp/t/a/b/c; touch \"/tmp/t/a/b/c/\"$'\\xff\\nü'")
+    names = [told(call.next().fs.contents) for _ in range(4)]
+    assert names == [("a", "create"), ("a/b", "create"), ("a/b/c", "create"), ("a/b/c/\ufffd\nü", "create")]
+    box.run("rm -r /tmp/t")
+    rest = [told(e.fs.contents) for e in call.events()]  # until the end in good order
+    assert rest[-1] == (".", "remove") and ("a/b/c", "remove") in rest
+
+
+def test_watchers(box):
+    watcher = box.client.run("abx_watcher_create", box.sandbox, "/tmp/t", opts(box, recursive=1)).bytes()
+    assert take(box, watcher) == []
+    box.write({f"/tmp/t/{i}": b"x" * (i * 200000) for i in range(4)})
+    got = take(box, watcher)
+    assert [e for e in got if e[1] != "chmod"] == [(f"{i}", op) for i in range(4) for op in ("create", "write") if i or op == "create"]
+    box.run("cd /tmp/t; seq 1000 3999 | xargs mkdir; mv 1000 2000/")
+    got = take(box, watcher)
+    assert got[3000:] == [("1000", "rename"), ("2000/1000", "create")] and len(got) == 3002
+    box.client.run("abx_watcher_remove", box.sandbox, watcher, None)
+    e = error_of(take, box, watcher)
+    assert e.code == "NOT_FOUND"
+
+
+def test_errors(box):
+    for path, code in (("/tmp/none", "NOT_FOUND"), ("/etc/passwd", "INVALID_ARGUMENT"), ("/root", "PERMISSION_DENIED")):
+        values = {"user": b"user"}
+        assert error_of(box.client.run, "abx_watcher_create", box.sandbox, path, opts(box, **values)).code == code
+        assert error_of(box.client.call("abx_files_watch", box.sandbox, path, opts(box, **values)).next).code == code
+    call = box.client.call("abx_files_watch", box.sandbox, "/tmp/t", opts(box, timeout_ms=500))
+    call.next()
+    assert error_of(call.next).code == "DEADLINE_EXCEEDED"
+
+
+def test_a_sandbox_has_limits_of_its_own(box):
+    """What one sandbox's programs use up of inotify is its own; its watchers say what is missing."""
+    hog = "python3 -c 'import ctypes,time\nl=ctypes.CDLL(None)\nwhile l.inotify_init()>=0: pass\nprint(1,flush=True)\ntime.sleep(100)'"
+    call, pid = box.start(hog)
+    call.next()
+    try:
+        e = error_of(box.client.run, "abx_watcher_create", box.sandbox, "/tmp/t", None)
+        assert e.code == "RESOURCE_EXHAUSTED" and "max_user_instances" in e.message
+    finally:
+        box.signal(pid, 9)
