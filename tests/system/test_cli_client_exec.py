@@ -253,6 +253,26 @@ def test_run_kills_when_nobody_reads(cli):
     assert only(cli, "p") == []
 
 
+@pytest.mark.long
+def test_run_renews_the_time_of_its_sandbox(cli):
+    process = cli.popen("run", "-m", "mark=r", "echo up; sleep 1000")
+    try:
+        assert process.stdout.readline() == b"up\n"
+        (first,) = cli.json("ls", "-m", "mark=r")
+        eventually(lambda: cli.json("ls", "-m", "mark=r")[0]["endAt"] > first["endAt"], 200)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+        process.communicate()
+
+
+def test_run_with_a_time_ends_with_it(cli):
+    """--timeout is the sandbox's: the command goes with it."""
+    status, out, err = cli.run("run", "--timeout", "2", "-m", "mark=o", "echo up; sleep 1000")
+    assert status == 1 and out == b"up\n" and err.startswith(b"abx: ")
+    assert only(cli, "o") == []
+
+
 def test_run_interrupted_during_create_leaves_nothing(cli):
     for _ in range(5):
         process = cli.popen("run", "-m", "mark=c", "sleep 1000")
