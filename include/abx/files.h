@@ -38,6 +38,12 @@ struct abx_entry {
 /* Borrowed until the call is freed. */
 ABX_EXPORT const struct abx_entry *abx_call_entries(const abx_call *call, size_t *ret_count);
 
+/* Gives memory for a whole result of `length` bytes (> 0, not over max_bytes), asked for at most once, when the answer tells
+ * its length. It stays the caller's and has to be there until the call is done or freed. NULL = the call keeps the bytes
+ * itself, as it does when no length is told; abx_call_bytes gives the same either way. Runs inside
+ * abx_client_process. */
+typedef void *(*abx_room_fn)(void *user, size_t length);
+
 struct abx_read_opts {
     size_t size;
     const char *user;
@@ -47,8 +53,12 @@ struct abx_read_opts {
     int64_t request_timeout_ms; /* whole read; of a stream: until the first byte */
     int64_t
         idle_timeout_ms; /* of a stream, between bytes: ABX_UNSET = as request_timeout_ms, 0 = none */
+    abx_room_fn
+        room; /* where a result goes, so that it need not be copied out; NULL = the call keeps it */
+    void *room_user;
 };
-#define ABX_READ_OPTS_INIT { sizeof(struct abx_read_opts), NULL, 0, 0, 0, ABX_UNSET, ABX_UNSET }
+#define ABX_READ_OPTS_INIT                                                                         \
+    { sizeof(struct abx_read_opts), NULL, 0, 0, 0, ABX_UNSET, ABX_UNSET, NULL, NULL }
 /* GET /files. Result: BYTES, or DATA events. */
 ABX_EXPORT abx_call *abx_files_read(abx_client *client, const abx_sandbox *sandbox,
                                     const char *path, const struct abx_read_opts *opts);

@@ -291,6 +291,13 @@ static int arg_parse(const struct arg *arg, PyObject *value, void *to, struct ar
         flag = PyObject_IsTrue(value);
         *(int *)member = flag;
         return flag < 0 ? -1 : 0;
+    case ARG_ROOM:
+        flag = PyObject_IsTrue(value);
+        if (flag > 0) {
+            *(abx_room_fn *)member = operation_room;
+            *(void **)(void *)((char *)to + arg->count_at) = mem->op;
+        }
+        return flag < 0 ? -1 : 0;
     case ARG_MS:
         return ms_get(arg->name, value, member);
     case ARG_PAIRS:

@@ -23,6 +23,7 @@ enum arg_kind {
     ARG_TEXTS,  /* list[str] -> const char *const *, and its count */
     ARG_MOUNTS, /* list[(name, path)] -> const struct abx_volume_mount *, and its count */
     ARG_DATA,   /* bytes -> const void *, and its size; kept until the operation is freed */
+    ARG_ROOM,   /* bool -> abx_room_fn, and its user: a bytearray of the operation's */
     ARG_ITEMS, /* list[(path, bytes or None)] -> struct abx_write_item *, and its count; None = fed */
 };
 

@@ -58,6 +58,7 @@ void operation_free(struct operation *op)
     }
     abx_call_free(op->abx);
     Py_XDECREF(op->feed.bytes);
+    Py_XDECREF(op->room);
     for (size_t i = 0; i < op->kept_count; i++)
         Py_DECREF(op->kept[i]);
     PyMem_Free(op->kept);
@@ -81,6 +82,21 @@ int64_t operation_source(void *user, void *buffer, size_t size)
     atomic_store(&op->wants_data, true);
     operation_list(op);
     return ABX_UNAVAILABLE;
+}
+
+void *operation_room(void *user, size_t length)
+{
+    struct operation *op = user;
+    PyGILState_STATE state = PyGILState_Ensure();
+    char *p = NULL;
+
+    op->room = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)length);
+    if (op->room)
+        p = PyByteArray_AsString(op->room);
+    else
+        PyErr_Clear(); /* libabx keeps the bytes itself, or says that memory is out */
+    PyGILState_Release(state);
+    return p;
 }
 
 PyObject *call_wrap(struct client *c, abx_call *abx, struct operation *op)
@@ -272,6 +288,12 @@ static PyObject *bytearray_of(abx_call *abx)
     return PyByteArray_FromStringAndSize(p, (Py_ssize_t)n);
 }
 
+static PyObject *nothing_of(abx_call *abx)
+{
+    (void)abx;
+    Py_RETURN_NONE;
+}
+
 static PyObject *next_token_of(abx_call *abx)
 {
     return text_or_none(abx_call_next_token(abx));
@@ -289,10 +311,20 @@ static PyObject *call_text(struct call *call, PyObject *unused)
     return call_convert(call, text_of);
 }
 
+/* The bytearray that was filled is given away: once, its owner may resize it. */
 static PyObject *call_bytearray(struct call *call, PyObject *unused)
 {
+    PyObject *ret, *room = NULL;
+
     (void)unused;
-    return call_convert(call, bytearray_of);
+    ret = call_convert(call, call->op->room ? nothing_of : bytearray_of);
+    if (ret && call->op->room) {
+        room = call->op->room;
+        call->op->room = NULL;
+        Py_DECREF(ret);
+        return room;
+    }
+    return ret;
 }
 
 static PyObject *call_next_token(struct call *call, PyObject *unused)

@@ -3,7 +3,7 @@
  * Objects: Client (an abx_client and who may use it), Config, Sandbox (an address), Call (one operation).
  * A client is used by one thread at a time. `client_enter` makes the calling thread its only user and
  * never blocks with the GIL held; a thread that sits in abx_client_wait for a call of its own gives way
- * to whoever wants to enter. Callbacks of libabx touch no Python: they set flags in struct operation.
+ * to whoever wants to enter. Callbacks of libabx touch no Python but operation_room: they set flags in struct operation.
  * Python objects let go of their operation at any time; when another thread is using the client just
  * then, the operation is buried: put on a list that the user of the client clears when it leaves.
  */
@@ -44,6 +44,7 @@ struct operation {
     struct operation *buried_next; /* client->buried */
     struct client *client;         /* borrowed: calls hold it */
     struct feed feed;
+    PyObject *room;  /* bytearray that a read fills, NULL = none */
     PyObject **kept; /* the bytes that libabx borrows */
     size_t kept_count;
 };
@@ -99,6 +100,8 @@ struct operation *operation_new(struct client *c);
 void operation_free(struct operation *op); /* GIL held, client entered or unreachable */
 /* For abx_write_item.source: gives what Call.feed brought. */
 int64_t operation_source(void *user, void *buffer, size_t size);
+/* abx_read_opts.room: a bytearray of that length. The one callback that takes the GIL, once a read. */
+void *operation_room(void *user, size_t length);
 
 /* ---- result.c: plain Python objects of what libabx tells ---- */
 

@@ -244,6 +244,8 @@ static const struct arg read_args[] = {
     { "stream", ARG_FLAG, offsetof(struct read_args, o.stream), 0 },
     { "request_timeout", ARG_MS, offsetof(struct read_args, o.request_timeout_ms), 0 },
     { "stream_idle_timeout", ARG_MS, offsetof(struct read_args, o.idle_timeout_ms), 0 },
+    { "into_bytearray", ARG_ROOM, offsetof(struct read_args, o.room),
+      offsetof(struct read_args, o.room_user) },
 };
 static abx_call *read_start(abx_client *client, void *sandbox, void *args)
 {

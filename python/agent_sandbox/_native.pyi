@@ -192,7 +192,7 @@ def http_request(
 def sandbox_is_running(client: Client, sandbox: Sandbox, request_timeout: float | None, /) -> Call: ...
 def files_read(
     client: Client, sandbox: Sandbox, path: str, user: str | None, gzip: bool | None, stream: bool | None,
-    request_timeout: float | None, stream_idle_timeout: float | None, /
+    request_timeout: float | None, stream_idle_timeout: float | None, into_bytearray: bool | None, /
 ) -> Call: ...  # fmt: skip
 def files_write(
     client: Client, sandbox: Sandbox, files: list[tuple[str, Any]], user: str | None, gzip: bool | None,

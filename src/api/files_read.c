@@ -1,4 +1,6 @@
 /* files_read.c - GET /files, whole or as a stream (abx/files.h). */
+#include <string.h>
+
 #include "api/entry.h"
 #include "base/str.h"
 #include "transport/opts.h"
@@ -11,6 +13,9 @@ struct read {
     struct envd_exchange x;
     bool is_stream, is_gzip;
     uint64_t max, got;
+    abx_room_fn room;
+    void *room_user;
+    size_t room_size;
 };
 
 static void on_end(abx_call *call)
@@ -36,7 +41,7 @@ static int too_large(const struct read *rd, struct abx_err *err)
 static int on_head(void *user, const struct http_head *head, struct abx_err *err)
 {
     abx_call *call = user;
-    const struct read *rd = call->state;
+    struct read *rd = call->state;
     const char *length = http_head_get(head, "content-length");
     uint64_t n;
 
@@ -44,10 +49,31 @@ static int on_head(void *user, const struct http_head *head, struct abx_err *err
         return 0;
     if (n > rd->max)
         return too_large(rd, err);
-    if (!rd->is_stream && n > 0 &&
+    if (!rd->is_stream && n > 0 && rd->room && n <= SIZE_MAX) {
+        call->room = rd->room(rd->room_user, (size_t)n);
+        rd->room_size = (size_t)n;
+    }
+    if (!rd->is_stream && n > 0 && !call->room &&
         !buf_reserve(&call->bytes, (size_t)MIN(n, (uint64_t)RESERVE_MAX), NULL))
         return err_oom(err);
     return 0;
+}
+
+/* Into the owner's memory; more than the length that was told does not come, and would not fit. */
+static bool room_put(abx_call *call, struct slice data)
+{
+    const struct read *rd = call->state;
+
+    if (data.n > rd->room_size - call->room_used)
+        return false;
+    memcpy(call->room + call->room_used, data.p, data.n);
+    call->room_used += data.n;
+    return true;
+}
+
+static bool result_put(abx_call *call, struct slice data)
+{
+    return call->room ? room_put(call, data) : buf_append_slice(&call->bytes, data) == BUF_OK;
 }
 
 static enum envd_taken on_body(void *user, struct slice data, struct abx_err *err)
@@ -61,8 +87,7 @@ static enum envd_taken on_body(void *user, struct slice data, struct abx_err *er
     rd->got += data.n;
     if (rd->got > rd->max)
         (void)too_large(rd, err);
-    else if (rd->is_stream ? !call_event_push(call, &event)
-                           : buf_append_slice(&call->bytes, data) != BUF_OK)
+    else if (rd->is_stream ? !call_event_push(call, &event) : !result_put(call, data))
         (void)err_oom(err);
     else
         return ENVD_TAKEN;
@@ -106,6 +131,8 @@ static int start_read(abx_call *call, const abx_sandbox *sandbox, const char *pa
         r = files_path(sandbox, path, opts.user, &b, &q.path, err);
     if (r < 0)
         return r;
+    rd->room = opts.room;
+    rd->room_user = opts.room_user;
     rd->is_stream = opts.stream != 0;
     rd->is_gzip = q.accept_gzip = opts.gzip != 0;
     rd->max = opts.max_bytes ? opts.max_bytes : rd->is_stream ? UINT64_MAX : READ_MAX;

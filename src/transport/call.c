@@ -292,6 +292,11 @@ const char *abx_call_next_token(const abx_call *call)
 
 const void *abx_call_bytes(const abx_call *call, size_t *ret_size)
 {
+    if (call->room) {
+        if (ret_size)
+            *ret_size = call->room_used;
+        return call->room;
+    }
     if (ret_size)
         *ret_size = call->bytes.len;
     return call->bytes.mem ? call->bytes.mem + call->bytes.off : (const void *)"";
@@ -301,6 +306,9 @@ void *abx_call_take_bytes(abx_call *call, size_t *ret_size)
 {
     uint8_t *mem;
 
+    if (call->room && call->bytes.len == 0 &&
+        buf_append(&call->bytes, call->room, call->room_used) != BUF_OK)
+        return NULL;
     if (!buf_cstr(&call->bytes))
         return NULL;
     if (call->bytes.off > 0)

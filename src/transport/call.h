@@ -37,8 +37,10 @@ struct abx_call {
 
     enum abx_result result;
     int bool_result;
-    struct buf bytes;       /* BYTES, JSON, HTTP's body, COMMAND's standard output */
-    struct buf more;        /* COMMAND's standard error */
+    struct buf bytes; /* BYTES, JSON, HTTP's body, COMMAND's standard output */
+    struct buf more;  /* COMMAND's standard error */
+    uint8_t *room;    /* BYTES in memory of the owner's instead of `bytes`, NULL = none */
+    size_t room_used;
     const char *next_token; /* arena */
     const void *items;      /* array of the result's kind, arena */
     size_t item_count;

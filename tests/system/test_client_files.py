@@ -265,6 +265,30 @@ def test_a_large_file_both_ways(box):
     box.remove("/tmp/t/f")
 
 
+def test_a_read_into_memory_of_the_caller(box):
+    """Asked for once with the length; not when none is told (compressed), and declined it is read as ever."""
+    data, asked, memory = os.urandom(1_000_000), [], ctypes.create_string_buffer(1_000_000)
+    box.write({"/tmp/t/f": data})
+
+    def room(_, length):
+        asked.append(length)
+        return ctypes.addressof(memory) if take else None
+
+    callback = box.abx.headers.callbacks["abx_room_fn"](room)
+    for take, gzip, want in ((True, 0, [1_000_000]), (True, 1, []), (False, 0, [1_000_000])):
+        asked.clear()
+        ctypes.memset(memory, 0, len(memory))
+        options = box.abx.struct("abx_read_opts", room=callback, gzip=gzip)
+        call = box.client.run("abx_files_read", box.sandbox, "/tmp/t/f", options)
+        assert call.bytes() == data and asked == want
+        assert (memory.raw == data) == (want != [] and take)
+    empty = box.abx.struct("abx_read_opts", room=callback)
+    box.write({"/tmp/t/f": b""})
+    asked.clear()
+    assert box.client.run("abx_files_read", box.sandbox, "/tmp/t/f", empty).bytes() == b"" and asked == []
+    box.remove("/tmp/t/f")
+
+
 def test_a_file_under_proc_is_read_whole(box):
     assert len(box.read("/proc/sys/kernel/random/boot_id")) == 37
     assert len(box.read("/proc/sys/kernel/random/boot_id", gzip=1)) == 37

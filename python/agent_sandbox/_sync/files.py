@@ -108,8 +108,9 @@ class Filesystem:
             raise InvalidArgumentException(f'format has to be "text", "bytes" or "stream", not {format!r}')
         is_stream = format == "stream"
         call = _native.files_read(
-            client(self._config.native), self._address, path, user, gzip, is_stream, request_timeout, stream_idle_timeout
-        )
+            client(self._config.native), self._address, path, user, gzip, is_stream,
+            request_timeout, stream_idle_timeout, format == "bytes",
+        )  # fmt: skip
         if is_stream:
             reader = FileStreamReader(call)
             self._opened(call)
