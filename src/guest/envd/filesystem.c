@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/path.h"
 #include "guest/daemon/entry.h"
 #include "guest/daemon/paths.h"
+#include "guest/daemon/removal.h"
 #include "guest/daemon/work.h"
 #include "guest/envd/call.h"
 #include "guest/envd/watch.h"
@@ -114,7 +114,7 @@ static void remove_run(struct work *w)
     if (dir < 0)
         (void)err_sys(&w->err, errno, "open '%s'", parent);
     else
-        (void)path_remove_tree(dir, guest_path_name(j->path), &w->err);
+        (void)removal_run(dir, guest_path_name(j->path), &w->err);
 }
 
 /* --- on the loop -------------------------------------------------------------------------------- */
