@@ -189,6 +189,34 @@ def test_list_of_a_large_and_a_deep_folder(guest):
     assert guest.rpc("Remove", {"path": "d"}) == {}
 
 
+def test_names_of_any_bytes(guest):
+    """A listing is never spoilt by one name; what is no UTF-8 shows as U+FFFD, in both codecs."""
+    make = "import os; os.mkdir('o'); os.chdir('o')\nfor n in (b'a\\nb', 'e\U0001f600'.encode(), b'i\\xff\\xfe', b'q\"\\\\', b'z'): open(n, 'w').close()\nos.symlink(b'i\\xff\\xfe', b'link'); os.setxattr('z', b'user.e2b.k\\xff', b'v'); os.setxattr('z', 'user.e2b.ok', b'v'); os.setxattr('z', 'user.e2b.bad', b'\\xff')"
+    assert guest.run("python3", "-c", make)["code"] == 0
+    entries = guest.rpc("ListDir", {"path": "o"})["entries"]
+    assert [e["name"] for e in entries] == ["a\nb", "e\U0001f600", "i\ufffd\ufffd", "link", 'q"\\', "z"]
+    assert entries[3]["symlinkTarget"] == "/home/user/o/i\ufffd\ufffd" and entries[5]["metadata"] == {"ok": "v"}
+    packed = guest.http("POST", "/filesystem.Filesystem/ListDir", b"\x0a\x01o", {"Content-Type": "application/proto"})[2]
+    assert b"i\xef\xbf\xbd\xef\xbf\xbd" in packed and b"\xff" not in packed.replace(b"\xff" * 8 + b"\x01", b"")
+
+
+def test_list_where_not_all_may_be_seen(guest):
+    guest.sh("mkdir -p t/read t/none t/open; touch t/read/f t/none/f t/open/f; chown -R root t/read t/none; chmod 704 t/read; chmod 700 t/none", user="root", cwd="/home/user")
+    names = lambda depth: [e["path"][13:] for e in guest.rpc("ListDir", {"path": "t", "depth": depth})["entries"]]
+    assert names(1) == ["none", "open", "read"]
+    assert names(3) == ["none", "open", "open/f", "read"]
+    assert error_of(guest.rpc, "ListDir", {"path": "t/none"})[0] == "permission_denied"
+    assert error_of(guest.rpc, "ListDir", {"path": "t/read"})[0] == "permission_denied"
+
+
+def test_list_while_files_come_and_go(guest):
+    guest.sh("mkdir -p t/s; cd t; touch $(seq 200)")
+    churn = guest.sh_start("cd t; while :; do mkdir s/d; touch s/d/f x; rm -r s/d x; done")
+    for _ in range(100):
+        assert len(guest.rpc("ListDir", {"path": "t", "depth": 5})["entries"]) >= 201
+    guest.rpc("SendSignal", {"process": {"pid": churn.pid}, "signal": "SIGNAL_SIGKILL"})
+
+
 def test_make_dir(guest):
     entry = guest.rpc("MakeDir", {"path": "a/b/c"})["entry"]
     assert (entry["type"], entry["permissions"], entry["owner"]) == ("FILE_TYPE_DIRECTORY", "drwxr-xr-x", "user")
@@ -435,6 +463,18 @@ def test_metadata(guest):
     for bad in ({"X-Metadata-" + "k" * 247: "v"}, {"X-Metadata-k": "v\xe9"}, {"X-Metadata-k": "v" * 4097}, {"X-Metadata-": "v"}):
         assert put(guest, "bad", b"x", bad)[0] == 400
     assert get(guest, "bad")[0] == 404
+
+
+def test_metadata_of_a_file_that_is_filled_in_place(guest):
+    """The new content has its own metadata alone, also where the file itself stays."""
+    put(guest, "/mnt/closed/f", b"1", {"X-Metadata-Old": "1", "X-Metadata-Both": "1"}, user="root")
+    guest.sh("chown user /mnt/closed/f; chmod 755 /mnt/closed; setfattr -n user.other -v 1 /mnt/closed/f", user="root")
+    for size in (5, 300000):
+        assert put(guest, "/mnt/closed/f", b"x" * size, {"X-Metadata-Both": "2"})[0] == 200
+        assert guest.rpc("Stat", {"path": "/mnt/closed/f"})["entry"]["metadata"] == {"both": "2"}
+    assert put(guest, "/mnt/closed/f", b"3")[0] == 200
+    assert "metadata" not in guest.rpc("Stat", {"path": "/mnt/closed/f"})["entry"]
+    assert guest.sh("python3 -c 'import os; print(os.listxattr(\"/mnt/closed/f\"))'")["stdout"] in (b"[]\n", b"['user.other']\n")
 
 
 def test_32_uploads_into_a_new_folder(guest):

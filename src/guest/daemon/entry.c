@@ -74,7 +74,8 @@ static int metadata_add(Filesystem__EntryInfo *e, const char *path, const char *
     Filesystem__EntryInfo__MetadataEntry *m, **list;
     ssize_t n = getxattr(path, name, value, XATTR_VALUE_MAX);
 
-    if (n < 0 || !utf8_is_valid(slice_of(value, (size_t)n)) || memchr(value, '\0', (size_t)n))
+    if (n < 0 || !utf8_is_valid(slice_str(name)) || !utf8_is_valid(slice_of(value, (size_t)n)) ||
+        memchr(value, '\0', (size_t)n))
         return 0;
     value[n] = '\0';
     list = reallocarray(e->metadata, e->n_metadata + 1, sizeof(*list));
@@ -293,6 +294,8 @@ static int walk_next(struct walk *w, struct abx_err *err)
 
     if (r == ABX_NOT_FOUND)
         return 0; /* removed meanwhile */
+    if (r == ABX_PERMISSION_DENIED && at.depth > 1)
+        return 0; /* in a folder that may be read but not searched */
     if (r < 0)
         return r;
     is_dir = e->type == FILESYSTEM__FILE_TYPE__FILE_TYPE_DIRECTORY && !e->is_symlink;
@@ -328,6 +331,8 @@ int entry_list(const struct user_names *names, const char *path, uint32_t depth,
         entry_list_done(&out);
         return r;
     }
+    if (err)
+        memset(err, 0, sizeof(*err)); /* of what has gone or may not be seen */
     *ret = out;
     return 0;
 }

@@ -17,7 +17,8 @@ char *entry_text(const char *s);
 void entry_free(Filesystem__EntryInfo *e);
 
 /* Everything below `path` down to `depth` levels, each folder before its contents, names in byte
- * order; symlinks are not followed but for `path` itself. NOT_FOUND, INVALID_ARGUMENT (no folder),
+ * order; symlinks are not followed but for `path` itself. What the user may not see below the first
+ * level is left out. NOT_FOUND, INVALID_ARGUMENT (no folder),
  * RESOURCE_EXHAUSTED over ENTRY_LIST_MAX. `ret` is filled in; entry_list_done. */
 int entry_list(const struct user_names *names, const char *path, uint32_t depth,
                Filesystem__ListDirResponse *ret, struct abx_err *err);

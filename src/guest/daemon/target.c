@@ -2,6 +2,7 @@
 #include "guest/daemon/target.h"
 
 #include <fcntl.h>
+#include <linux/limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -199,10 +200,30 @@ int target_write(struct target *t, struct slice data, struct abx_err *err)
     return r < 0 ? r : write_fd(t, data, err);
 }
 
-static int set_attributes(struct target *t, const struct attributes *a, struct abx_err *err)
+/* Takes the metadata of the content that was there off a file that stays the same file. */
+static int clear_attributes(struct target *t, int fd, struct abx_err *err)
+{
+    _cleanup_(freep) char *names = NULL;
+    ssize_t n = flistxattr(fd, NULL, 0);
+
+    if (n <= 0) /* none, or a file system without them */
+        return 0;
+    names = malloc(XATTR_LIST_MAX);
+    if (!names)
+        return err_oom(err);
+    n = flistxattr(fd, names, XATTR_LIST_MAX);
+    for (ssize_t at = 0; at < n; at += (ssize_t)strlen(names + at) + 1) {
+        if (strncmp(names + at, ENTRY_XATTR_PREFIX, strlen(ENTRY_XATTR_PREFIX)) == 0 &&
+            fremovexattr(fd, names + at) < 0 && errno != ENODATA)
+            return io_error(err, errno, "remove old metadata of", t->path);
+    }
+    return 0;
+}
+
+static int set_attributes(struct target *t, int fd, const struct attributes *a, struct abx_err *err)
 {
     for (size_t i = 0; i < a->n; i++) {
-        if (fsetxattr(t->fd, a->names[i], a->values[i], strlen(a->values[i]), 0) < 0)
+        if (fsetxattr(fd, a->names[i], a->values[i], strlen(a->values[i]), 0) < 0)
             return io_error(err, errno, "keep metadata of", t->path);
     }
     return 0;
@@ -223,7 +244,7 @@ static int write_new(struct target *t, const struct attributes *a, struct abx_er
     if (fchmod(t->fd, t->mode) < 0)
         r = io_error(err, errno, "set the mode of", t->path);
     if (r == 0)
-        r = set_attributes(t, a, err);
+        r = set_attributes(t, t->fd, a, err);
     if (r == 0)
         r = write_fd(t, buf_slice(&t->pending), err);
     if (r < 0)
@@ -234,12 +255,13 @@ static int write_new(struct target *t, const struct attributes *a, struct abx_er
 }
 
 /* A file that something is mounted on cannot be replaced, only filled. */
-static int fill_mountpoint(struct target *t, struct abx_err *err)
+static int fill_mountpoint(struct target *t, const struct attributes *a, struct abx_err *err)
 {
     _cleanup_(closep) int from = openat(t->dir, t->temp, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     _cleanup_(closep) int to = open(t->real, O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
     _cleanup_(freep) char *bytes = malloc(TARGET_SMALL_MAX);
     ssize_t n;
+    int r;
 
     if (from < 0 || to < 0 || !bytes)
         return io_error(err, errno, "open", t->path);
@@ -250,7 +272,8 @@ static int fill_mountpoint(struct target *t, struct abx_err *err)
     if (n < 0)
         return io_error(err, errno, "read back", t->path);
     target_abort(t);
-    return 0;
+    r = clear_attributes(t, to, err);
+    return r < 0 ? r : set_attributes(t, to, a, err);
 }
 
 /* Everything is in `pending` still: a new file is made at once, an old one replaced. */
@@ -279,15 +302,17 @@ int target_finish(struct target *t, const char *const *names, const char *const 
     bool is_done = false;
     int r = t->is_open ? 0 : finish_small(t, &a, &is_done, err);
 
+    if (r == 0 && !is_done && t->is_in_place)
+        r = clear_attributes(t, t->fd, err);
     if (r == 0 && !is_done)
-        r = set_attributes(t, &a, err);
+        r = set_attributes(t, t->fd, &a, err);
     /* The umask took bits that the old file had. */
     if (r == 0 && !t->is_in_place && fchmod(t->fd, t->mode) < 0)
         r = io_error(err, errno, "set the mode of", t->path);
     if (r < 0 || t->temp[0] == '\0')
         return r;
     if (renameat(t->dir, t->temp, t->dir, guest_path_name(t->real)) < 0)
-        return errno == EBUSY ? fill_mountpoint(t, err)
+        return errno == EBUSY ? fill_mountpoint(t, &a, err)
                               : io_error(err, errno, "put into place", t->path);
     t->temp[0] = '\0';
     return 0;
