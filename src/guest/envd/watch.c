@@ -7,6 +7,7 @@
  */
 #include "guest/envd/watch.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +24,7 @@
 #define OUT_MAX (OUT_FULL + (256u << 10))
 #define ENTRIES_MAX 4096 /* events with entries in one answer */
 #define ID_BYTES 12
+#define LARGE 1000 /* events or folders: their memory is given back to the kernel */
 
 struct watches {
     struct watch *first;
@@ -212,7 +214,12 @@ static void watch_run(struct work *w)
 
 static void close_run(struct work *w)
 {
-    watcher_close(&container_of(w, struct watch, work)->watcher);
+    struct watcher *watcher = &container_of(w, struct watch, work)->watcher;
+    bool was_large = watcher->tree.n > LARGE || watcher->queue.n > LARGE || watcher->err.code;
+
+    watcher_close(watcher);
+    if (was_large)
+        (void)malloc_trim(0); /* memory of a sandbox counts */
 }
 
 /* --- the end ------------------------------------------------------------------------------------ */
@@ -222,6 +229,8 @@ static void events_free(struct watch *t)
     for (size_t i = 0; i < t->events.n_events; i++)
         protobuf_c_message_free_unpacked(&t->events.events[i]->base, NULL);
     free(t->events.events);
+    if (t->events.n_events > LARGE)
+        (void)malloc_trim(0);
     filesystem__get_watcher_events_response__init(&t->events);
     t->has_events = false;
 }

@@ -105,3 +105,30 @@ test('setTimeout ends it', async () => {
     await new Promise((r) => setTimeout(r, 100))
   }
 })
+
+test('watching a folder', async () => {
+  const events = []
+  let wake = () => {}
+  const until = async (name, type) => {
+    while (!events.some((e) => e.name === name && e.type === type)) {
+      await new Promise((resolve, reject) => {
+        wake = resolve
+        setTimeout(() => reject(new Error(JSON.stringify(events))), 20_000).unref()
+      })
+    }
+  }
+  await sandbox.files.makeDir('/tmp/watched')
+  let end
+  const exit = new Promise((resolve) => { end = resolve })
+  await sandbox.files.watchDir('/tmp/watched', (e) => { events.push(e); wake() }, { recursive: true, timeoutMs: 0, onExit: end })
+  await sandbox.files.write('/tmp/watched/f', 'content')
+  await until('f', 'write')
+  assert.deepEqual(events.map((e) => [e.name, e.type]), [['f', 'create'], ['f', 'chmod'], ['f', 'write']])
+  await sandbox.commands.run('mkdir -p /tmp/watched/a/b && echo 1 > /tmp/watched/a/b/g')
+  await until('a/b/g', 'write')
+  assert.deepEqual(events.filter((e) => e.type === 'create').map((e) => e.name), ['f', 'a', 'a/b', 'a/b/g'])
+  await sandbox.files.remove('/tmp/watched')
+  await until('.', 'remove')
+  assert.equal(await exit, undefined)
+  await assert.rejects(sandbox.files.watchDir('/tmp/watched', () => {}), NotFoundError)
+})
