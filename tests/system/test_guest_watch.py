@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -294,6 +295,25 @@ def test_what_a_user_may_not_read(guest):
     guest.sh("touch d/closed/f d/closed/in/f d/open/f; mkdir -m 700 d/late; touch d/late/f", user="root", cwd="/home/user")
     assert [n for n, op in w.take() if op == C] == ["open/f", "late"]
     assert [n for n, op in root.take() if op == C] == ["closed/f", "closed/in/f", "open/f", "late", "late/f"]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="this kernel has no FUSE")
+def test_network_mounts(guest):
+    guest.sh("mkdir d")
+    program = (Path(__file__).parent / "fuse_folder.py").read_text()
+    server = guest.start("python3", "-c", program, "/home/user/d/net", user="root", stdin=True)
+    server.until_output(b"mounted\n")
+    for path in ("d/net", "d/net/."):
+        code, message = error_of(guest.rpc, "CreateWatcher", {"path": path})
+        assert code == "invalid_argument" and "network file system" in message and "allow_network_mounts" in message
+    assert error_of(lambda: Watch(guest, "d/net", recursive=True))[0] == "invalid_argument"
+    assert Watcher(guest, "d/net", allowNetworkMounts=True).take() == []
+    assert next(Watch(guest, "d/net", allowNetworkMounts=True, headers={"Keepalive-Ping-Interval": "1"})) == {"keepalive": {}}
+    w = Watcher(guest, "d", recursive=True)  # what is below it is told but for the mount
+    guest.sh("touch d/f")
+    assert w.take() == [("f", C), ("f", A)]
+    guest.rpc("CloseStdin", {"process": {"pid": server.pid}})
+    assert server.wait()["code"] == 0
 
 
 # --- the end ------------------------------------------------------------------------------------

@@ -153,22 +153,21 @@ static int open_node(struct watcher *w, const struct watch_node *node)
     return TAKE_FD(fd);
 }
 
-/* The parent is not where the tree has it. That is put right by events still to come; if none are,
- * the watched folder itself may have gone elsewhere, with one above it. */
+/* The parent is not where the tree has it: events that put that right are queued or on their way, and
+ * then it is tried again. With none queued the watched folder itself may have gone elsewhere, with one
+ * above it. */
 static void scan_park(struct watcher *w, struct watch_scan *s)
 {
     _cleanup_(closep) int root = -EBADF;
 
-    if (!w->is_last_try) {
-        s->next = w->parked;
-        w->parked = s;
+    s->next = w->parked;
+    w->parked = s;
+    if (!w->is_last_try || watcher_queued(w) > w->handled)
         return;
-    }
     root = open_node(w, w->tree.root);
     if (root < 0 && is_harmless(errno))
         (void)err_set(&w->err, ABX_ABORTED,
                       "'%s' is no longer at its place: a folder above it moved", w->path);
-    scan_free(w, s);
 }
 
 /* One entry of a folder that is being read. */

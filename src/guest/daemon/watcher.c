@@ -322,9 +322,9 @@ bool watcher_run(struct watcher *w, int64_t budget_ns)
             event_next(w);
         } else if (!read_more(w)) {
             windows_close(w);
-            if (!w->parked)
+            if (!w->parked || w->is_last_try)
                 return false;
-            w->is_last_try = true; /* the tree is as the file system is */
+            w->is_last_try = true; /* once, before the next event: the tree is up to date now */
             watch_scan_unpark(w);
         }
         if (w->err.code)

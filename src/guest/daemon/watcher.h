@@ -37,7 +37,7 @@ struct watcher {
     struct buf input; /* read from inotify, not yet looked at */
     struct watch_scan *scans;
     struct watch_scan *parked; /* could not be done yet */
-    bool is_last_try;          /* for those */
+    bool is_last_try;          /* for those, with all events read */
     struct watch_rename renames[WATCH_RENAMES];
     size_t rename_at;
     uint64_t handled;   /* bytes of inotify's that have been looked at */
