@@ -40,6 +40,8 @@ FILES = {
     re.compile(r"cli/admin[a-z_]*\.[ch]"): {"net", "schema"},
     # Hands certificates to the gateways.
     re.compile(r"cli/supervisor_tls\.c"): {"net"},
+    # Says who has a port that is taken.
+    re.compile(r"cli/supervisor_listen\.c"): {"net"},
 }
 
 # The client is to be ported: these folders do without Linux-only headers.

@@ -12,6 +12,7 @@
 #include "engine/cgroup_internal.h"
 #include "engine/disk_internal.h"
 #include "engine/probe_internal.h"
+#include "net/port_holder.h"
 
 #define PORT 8490 /* of `abx serve` without --listen */
 
@@ -21,14 +22,19 @@ void probe_port(const struct probe_env *env, struct probe_check *ret)
                               .sin_port = htons(PORT),
                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    char holder[PORT_HOLDER_SIZE];
 
     /* Connections that just ended don't count. */
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(fd, (struct sockaddr *)&at, sizeof at) == 0)
+    if (bind(fd, (struct sockaddr *)&at, sizeof at) == 0) {
         probe_set(ret, PROBE_OK, "", "", "%d is free", PORT);
-    else
+    } else if (errno != EADDRINUSE) {
+        probe_set(ret, PROBE_INFO, "", "", "%d: %s", PORT, strerror(errno));
+    } else {
+        port_holder_find(PORT, holder, sizeof holder);
         probe_set(ret, PROBE_INFO, "a service may run already", "--listen with another port",
-                  "%d: %s", PORT, strerror(errno));
+                  "port %d on 127.0.0.1 is taken by %s", PORT, holder);
+    }
 }
 
 void probe_tools(const struct probe_env *env, struct probe_check *ret)

@@ -55,6 +55,19 @@ def test_the_probe_sees_a_disk_that_cannot_be_mapped(data):
     assert "ramfs" in ramfs["idmapped-mounts"]["value"]
 
 
+def test_the_probe_names_who_has_the_port():
+    """8490 may be anybody's: in a network namespace of its own it is the test's."""
+    script = ("import os, socket, subprocess, sys\n"
+              "subprocess.run(['ip', 'link', 'set', 'lo', 'up'], check=True)\n"
+              "s = socket.create_server(('127.0.0.1', 8490))\n"
+              "print(os.getpid(), file=sys.stderr, flush=True)\n"
+              "sys.exit(subprocess.run(sys.argv[1:]).returncode)\n")
+    run = subprocess.run(["unshare", "-n", "python3", "-c", script, TOOL, "--probe", "--data-dir", "/var/tmp/x"], capture_output=True, text=True, timeout=60)
+    port = next(c for c in json.loads(run.stdout)["checks"] if c["name"] == "port")
+    assert port["status"] == "info"
+    assert re.fullmatch(rf"port 8490 on 127.0.0.1 is taken by process {run.stderr.split()[0]} \(python3[.0-9]*\)", port["value"]), port
+
+
 def test_the_probe_counts_open_files(tmp_path):
     few = probe("--data-dir", "/var/tmp/x", prefix=("prlimit", "--nofile=1024:2512"))["open-files"]
     assert (few["status"], few["value"]) == ("degraded", "at most 2512 for a process, enough for 1000 sandboxes")

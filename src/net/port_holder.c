@@ -1,0 +1,111 @@
+/* port_holder.c - see port_holder.h. */
+#include "net/port_holder.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/str.h"
+
+#define PROC_NET_MAX (4u << 20)
+
+/* The next word of *line, separated by spaces; moves *line behind it. */
+static struct slice next_word(struct slice *line)
+{
+    struct slice word;
+
+    while (line->n > 0 && *line->p == ' ')
+        *line = slice_of(line->p + 1, line->n - 1);
+    word = slice_of(line->p, 0);
+    while (line->n > 0 && *line->p != ' ') {
+        word.n++;
+        *line = slice_of(line->p + 1, line->n - 1);
+    }
+    return word;
+}
+
+/* Inode when one line of /proc/net/tcp is a listener on `want` (":1F90"), else 0. Words: slot, local,
+ * remote, state, queues, timer, retransmits, uid, timeout, inode. */
+static uint64_t line_inode(struct slice line, const char *want)
+{
+    struct slice words[10];
+    size_t n = strlen(want);
+    uint64_t inode = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+        words[i] = next_word(&line);
+    if (!slice_eq_str(words[3], "0A") || words[1].n < n ||
+        memcmp(words[1].p + words[1].n - n, want, n) != 0 ||
+        !str_parse_u64(words[9], UINT64_MAX, &inode))
+        return 0;
+    return inode;
+}
+
+/* Inode of a listening socket on `port` in one of the kernel's tables; 0 if there is none. */
+static uint64_t listener_inode(const char *table, uint16_t port)
+{
+    _cleanup_(buf_done) struct buf b = BUF_INIT(PROC_NET_MAX);
+    uint64_t inode = 0;
+    struct slice text;
+    char want[8];
+
+    if (file_read(AT_FDCWD, table, &b, NULL) < 0)
+        return 0;
+    (void)snprintf(want, sizeof want, ":%04X", port);
+    for (text = buf_slice(&b); text.n > 0 && inode == 0;) {
+        const uint8_t *end = memchr(text.p, '\n', text.n);
+        size_t n = end ? (size_t)(end - text.p) : text.n;
+
+        inode = line_inode(slice_of(text.p, n), want);
+        text = end ? slice_of(end + 1, text.n - n - 1) : slice_of(NULL, 0);
+    }
+    return inode;
+}
+
+static bool process_holds(const char *pid, const char *link)
+{
+    _cleanup_(closedirp) DIR *d = NULL;
+    char path[64], target[64];
+    struct dirent *e;
+
+    (void)snprintf(path, sizeof path, "/proc/%.20s/fd", pid);
+    d = opendir(path);
+    while (d && (e = readdir(d)) != NULL) {
+        ssize_t n = readlinkat(dirfd(d), e->d_name, target, sizeof target - 1);
+
+        if (n > 0 && (size_t)n == strlen(link) && memcmp(target, link, (size_t)n) == 0)
+            return true;
+    }
+    return false;
+}
+
+void port_holder_find(uint16_t port, char *to, size_t size)
+{
+    _cleanup_(closedirp) DIR *d = opendir("/proc");
+    uint64_t inode = listener_inode("/proc/net/tcp", port);
+    struct dirent *e;
+    char link[64];
+
+    (void)snprintf(to, size, "another process");
+    if (inode == 0)
+        inode = listener_inode("/proc/net/tcp6", port);
+    (void)snprintf(link, sizeof link, "socket:[%llu]", (unsigned long long)inode);
+    while (inode != 0 && d && (e = readdir(d)) != NULL) {
+        _cleanup_(buf_done) struct buf comm = BUF_INIT(64);
+        char path[64];
+        uint64_t pid;
+
+        if (!str_parse_u64(slice_str(e->d_name), UINT32_MAX, &pid) ||
+            !process_holds(e->d_name, link))
+            continue;
+        (void)snprintf(path, sizeof path, "/proc/%.20s/comm", e->d_name);
+        if (file_read(AT_FDCWD, path, &comm, NULL) == 0 && comm.len > 0)
+            (void)snprintf(to, size, "process %.20s (%.*s)", e->d_name, (int)comm.len - 1,
+                           (const char *)buf_data(&comm));
+        return;
+    }
+}
