@@ -74,13 +74,13 @@ static const struct image_type *type_of(int fd)
     return NULL;
 }
 
-static int size_for(struct disk_pool *p, uint64_t wanted, uint64_t *ret, struct abx_err *err)
+int disk_image_size(const char *dir, uint64_t wanted, uint64_t *ret, struct abx_err *err)
 {
     bool is_given = wanted != 0;
     struct statvfs st;
 
-    if (fstatvfs(p->dir_fd, &st) < 0)
-        return err_sys(err, errno, "look at the disk below '%s'", p->dir);
+    if (statvfs(dir, &st) < 0)
+        return err_sys(err, errno, "look at the disk below '%s'", dir);
     if (wanted == 0)
         wanted = (uint64_t)st.f_bavail * st.f_frsize / 5 * 4;
     if (wanted < IMAGE_MIN)
@@ -101,7 +101,7 @@ static int make_image(struct disk_pool *p, const struct image_type *type, uint64
     char path[PATH_MAX];
     uint64_t size = 0;
     size_t n = 0;
-    int r = size_for(p, size_bytes, &size, err);
+    int r = disk_image_size(p->dir, size_bytes, &size, err);
 
     if (r < 0)
         return r;

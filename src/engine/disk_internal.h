@@ -31,6 +31,9 @@ bool disk_has_tool(const char *name);
 /* Mounts <dir>/disk.img on <dir>/fs, making what is missing; sets kind. UNIMPLEMENTED when this
  * machine can make no image; then nothing is left behind. */
 int disk_image_open(struct disk_pool *p, uint64_t size_bytes, struct abx_err *err);
+/* Bytes of a new image in the folder `dir` when `wanted` are asked for, 0 = most of what is free there.
+ * FAILED_PRECONDITION when that is less than an image needs. */
+int disk_image_size(const char *dir, uint64_t wanted, uint64_t *ret, struct abx_err *err);
 int disk_image_unmount(struct disk_pool *p, struct abx_err *err);
 
 /* disk_btrfs.c; `fd` is any folder of the file system */

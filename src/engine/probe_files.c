@@ -18,7 +18,7 @@
 
 #include "base/fd.h"
 #include "base/path.h"
-#include "engine/disk.h"
+#include "engine/disk_internal.h"
 #include "engine/mountinfo.h"
 #include "engine/probe_internal.h"
 #include "engine/userns.h"
@@ -231,13 +231,40 @@ static void describe_pool(struct disk_pool *pool, struct probe_check *ret)
                   disk_kind_name(disk_pool_kind(pool)));
 }
 
+/* Has the data dir a pool already, which takes no new room? */
+static bool has_pool(const char *data_dir)
+{
+    static const char *const parts[] = { "pool/disk.img", "pool/uppers" };
+    char path[PATH_MAX];
+
+    for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+        if (path_join(path, sizeof path, data_dir, parts[i]) && access(path, F_OK) == 0)
+            return true;
+    return false;
+}
+
+static bool is_image(const struct disk_pool *pool)
+{
+    enum disk_kind kind = disk_pool_kind(pool);
+
+    return kind == DISK_BTRFS_IMAGE || kind == DISK_XFS_IMAGE;
+}
+
+static void no_room(struct probe_check *ret, const struct abx_err *err)
+{
+    probe_set(ret, PROBE_MISSING, "there is no place for the files of sandboxes",
+              "make room there, or --data-dir on a disk with free space", "%.200s", err->msg);
+}
+
 void probe_disk(const struct probe_env *env, struct probe_check *ret)
 {
     struct disk_opts opts = { .data_dir = env->scratch,
                               .instance = "probe",
                               .size_bytes = POOL_BYTES };
     struct disk_pool *pool = NULL;
-    struct abx_err err = { 0 };
+    struct abx_err err = { 0 }, too_small = { 0 };
+    uint64_t size;
+    int r;
 
     if (!need_scratch(env, ret))
         return;
@@ -246,12 +273,18 @@ void probe_disk(const struct probe_env *env, struct probe_check *ret)
         probe_set(ret, PROBE_MISSING, "", "see root", "not tried: %s", strerror(errno));
         return;
     }
-    if (disk_pool_open(&opts, &pool, &err) < 0) {
-        probe_set(ret, PROBE_MISSING, "there is no place for the files of sandboxes",
-                  "--data-dir on a disk with free space", "%.200s", err.msg);
+    /* The image that is tried is smaller than the one that a service makes. */
+    if (!has_pool(env->data_dir))
+        (void)disk_image_size(env->scratch, 0, &size, &too_small);
+    r = disk_pool_open(&opts, &pool, &err);
+    if (r < 0) {
+        no_room(ret, too_small.code != 0 ? &too_small : &err);
         return;
     }
-    describe_pool(pool, ret);
+    if (too_small.code != 0 && is_image(pool))
+        no_room(ret, &too_small);
+    else
+        describe_pool(pool, ret);
     (void)disk_upper_trash(pool, "probe", NULL);
     (void)disk_trash_empty(pool, NULL);
     (void)disk_pool_unmount(pool, NULL);

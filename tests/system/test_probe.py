@@ -55,6 +55,25 @@ def test_the_probe_sees_a_disk_that_cannot_be_mapped(data):
     assert "ramfs" in ramfs["idmapped-mounts"]["value"]
 
 
+def test_the_probe_judges_a_small_or_full_disk_as_the_service_does(data, build_dir):
+    def on(size, fill, *command):
+        script = f'mount -t tmpfs -o size={size} none {data} && head -c {fill} /dev/zero >{data}/fill; exec "$0" "$@"'
+        return ("unshare", "-m", "sh", "-c", script, *command)
+
+    for size, fill, words in (("200M", "0", "the disk image would have 160 MiB, 256 are needed"), ("2G", "2G", "the disk image would have 0 MiB")):
+        disk = probe("--data-dir", data / "d", prefix=on(size, fill))["disk-limits"]
+        assert disk["status"] == "missing" and words in disk["value"] and "--data-dir on a" in disk["fix"], disk
+    told = subprocess.run(on("200M", "0", build_dir / "abx", "doctor", "--data-dir", data / "d"), capture_output=True, text=True, timeout=60)
+    assert told.returncode == 1 and "Sandboxes cannot run" in told.stdout, told
+    refused = subprocess.run(
+        on("200M", "0", build_dir / "abx", "serve", "--data-dir", data / "d", "--listen", "127.0.0.1:0"), capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 1 and "the disk image would have" in refused.stderr, refused
+    # A pool that is there already needs no new room.
+    script = f"mkdir -p {data}/d/pool && touch {data}/d/pool/disk.img; "
+    has = ("unshare", "-m", "sh", "-c", f'mount -t tmpfs -o size=200M none {data} && {script} exec "$0" "$@"')
+    assert probe("--data-dir", data / "d", prefix=has)["disk-limits"]["status"] == "ok"
+
+
 def test_the_probe_names_who_has_the_port():
     """8490 may be anybody's: in a network namespace of its own it is the test's."""
     script = ("import os, socket, subprocess, sys\n"
