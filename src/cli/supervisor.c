@@ -433,7 +433,7 @@ static void remove_run_dir(const struct supervisor *s)
 }
 
 /* An engine that is away or dies over it is started for this: without one nothing ends. */
-static void end_sandboxes(struct supervisor *s)
+static bool end_sandboxes(struct supervisor *s)
 {
     struct abx_err err = { 0 };
 
@@ -443,15 +443,18 @@ static void end_sandboxes(struct supervisor *s)
         signal_role(&s->engine, SIGINT);
         wait_roles(s, s->roles, 1, i == 0 ? KILL_ALL_TIMEOUT_NS : KILL_RETRY_TIMEOUT_NS);
         if (s->engine.pid == 0 && s->engine.status == 0)
-            return;
+            return true;
     }
     log_warn("the engine did not end well: sandboxes may be running", "error", err.msg, NULL);
+    return false;
 }
 
-/* The engine goes first when sandboxes are to be killed, so that control still hears of each death;
+/* The engine goes first when sandboxes are to be killed, so that control can write down that they were;
  * last when they are kept, so that no request fails for want of it. */
 static void stop_all(struct supervisor *s, bool kill_sandboxes)
 {
+    bool are_killed = false;
+
     s->is_stopping = true;
     local_dir_give_up(&s->local); /* who looks from now on is told that nothing runs */
     log_info("stopping", "sandboxes", kill_sandboxes ? "kill" : "keep", NULL);
@@ -459,8 +462,8 @@ static void stop_all(struct supervisor *s, bool kill_sandboxes)
         signal_role(s->roles[i], SIGTERM);
     wait_roles(s, s->roles + 2, s->n_roles - 2, STOP_TIMEOUT_NS);
     if (kill_sandboxes)
-        end_sandboxes(s);
-    signal_role(&s->control, SIGTERM);
+        are_killed = end_sandboxes(s);
+    signal_role(&s->control, are_killed ? SIGINT : SIGTERM);
     wait_roles(s, s->roles + 1, 1, STOP_TIMEOUT_NS);
     signal_role(&s->engine, SIGTERM);
     wait_roles(s, s->roles, 1, STOP_TIMEOUT_NS);

@@ -697,6 +697,19 @@ void lifecycle_died(struct lifecycle *l, const char *id, const char *reason)
         lifecycle_fire(sb, EV_DIED, &(struct change){ .reason = kept });
 }
 
+void lifecycle_stopped(struct lifecycle *l)
+{
+    struct sandbox *sb = l->first;
+
+    while (sb) {
+        struct sandbox *next = sb->next;
+
+        if (sb->state == SANDBOX_RUNNING)
+            lifecycle_fire(sb, EV_DIED, &(struct change){ .reason = "stopped" });
+        sb = next;
+    }
+}
+
 /* --- life -------------------------------------------------------------------------------------- */
 
 int lifecycle_new(const struct lifecycle_opts *opts, struct lifecycle **ret, struct abx_err *err)

@@ -2,7 +2,8 @@
  *
  * Started by the supervisor with listening sockets (--http-fd, --table-fd, --admin-fd), or by the CLI
  * with --admin for one operation on the database while the service does not run. Crash-only: SIGTERM
- * finishes what is queued, anything else may happen at any moment.
+ * finishes what is queued, SIGINT does so too and says that all sandboxes were ended on purpose, anything
+ * else may happen at any moment.
  */
 #include <fcntl.h>
 #include <getopt.h>
@@ -37,7 +38,7 @@ struct options {
 struct service {
     struct control control;
     uv_loop_t loop;
-    uv_signal_t term;
+    uv_signal_t term, interrupt;
     struct heartbeat heartbeat;
     struct http_server *http;
     struct ipc_listener *admin;
@@ -329,12 +330,13 @@ static int run_one(struct service *s, struct abx_err *err)
 
 /* --- service ------------------------------------------------------------------------------------ */
 
-static void on_term(uv_signal_t *h, int signo)
+static void on_stop(uv_signal_t *h, int signo)
 {
-    struct service *s = container_of(h, struct service, term);
+    struct service *s = h->data;
 
-    (void)signo;
     log_info("stopping", NULL);
+    if (signo == SIGINT)
+        lifecycle_stopped(s->control.lifecycle);
     http_server_stop(s->http);
     uv_stop(&s->loop);
 }
@@ -362,8 +364,11 @@ static int serve(struct service *s, const struct options *o, struct abx_err *err
         r = confine_syscalls(CONFINE_FILES, err);
     if (r < 0)
         return r;
+    s->term.data = s->interrupt.data = s;
     (void)uv_signal_init(&s->loop, &s->term);
-    (void)uv_signal_start(&s->term, on_term, SIGTERM);
+    (void)uv_signal_init(&s->loop, &s->interrupt);
+    (void)uv_signal_start(&s->term, on_stop, SIGTERM);
+    (void)uv_signal_start(&s->interrupt, on_stop, SIGINT);
     log_info("control is up", "instance", o->instance, "domain", s->control.domain, NULL);
     (void)uv_run(&s->loop, UV_RUN_DEFAULT);
     heartbeat_stop(&s->heartbeat);

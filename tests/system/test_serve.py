@@ -227,7 +227,11 @@ def test_sigterm_keeps_and_sigint_kills(build_dir, base_template):
             "GET", "/health", headers={"E2b-Sandbox-Id": box["sandboxID"], "E2b-Sandbox-Port": "49983"}
         )[0] == 204
         service.stop(signal.SIGINT)
+        # Ended on purpose: nothing looks lost, neither now nor at the next start.
+        ended = f'msg="sandbox ended" id="{box["sandboxID"]}" reason='
+        assert ended + '"stopped"' in service.logged(), service.logged()
         service.start()
+        assert service.logged().count(ended) == 1, service.logged()
         assert service.request("GET", f"/sandboxes/{box['sandboxID']}")[0] == 404
         assert service.audit() == []
         run_dir = Path("/run/abx") / service.instance()
