@@ -12,7 +12,9 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "cli/admin.h"
 #include "cli/cli.h"
+#include "cli/datadir.h"
 #include "cli/template_base.h"
 
 #define TEMPLATE_JSON_MAX (1u << 20)
@@ -39,6 +41,7 @@ const struct option template_options[] = {
 
 struct template_cmd {
     char data_dir[PATH_MAX];
+    bool has_data_dir; /* given, so it has to be one */
     const char *suite;
     const char *with[TEMPLATE_WITH_MAX];
     size_t with_count;
@@ -88,29 +91,59 @@ static const char *text_of(const json_t *o, const char *key)
     return s ? s : "-";
 }
 
+/* The service gives each name an id, which is what clients see: "id" of each template, null when the
+ * service has not seen it yet. */
+static int add_ids(const char *data_dir, json_t *list, struct abx_err *err)
+{
+    _cleanup_(json_decrefp) json_t *reply = NULL;
+    json_t *t;
+    size_t i, k;
+    int r = admin_op(data_dir, json_pack("{s:s}", "op", "template.list"), &reply, err);
+
+    json_array_foreach(list, i, t)
+    {
+        const json_t *known;
+
+        (void)json_object_set_new(t, "id", json_null());
+        json_array_foreach(json_object_get(reply, "templates"), k, known)
+        {
+            if (json_equal(json_object_get(t, "name"), json_object_get(known, "name")))
+                (void)json_object_set(t, "id", json_object_get(known, "id"));
+        }
+    }
+    return r;
+}
+
 static int template_list(const struct template_cmd *o)
 {
     _cleanup_(json_decrefp) json_t *list = json_array();
+    char dir[PATH_MAX], instance[DATADIR_INSTANCE_SIZE];
     struct abx_err err = { 0 };
-    char dir[PATH_MAX];
     const json_t *t;
     size_t i;
 
+    if (o->has_data_dir && datadir_instance(o->data_dir, instance, &err) < 0)
+        return cli_fail(&err);
     if (path_join(dir, sizeof dir, o->data_dir, "templates") && scan(dir, list, &err) < 0)
         return cli_fail(&err);
     if (scan(CLI_CACHE_DIR "/templates", list, &err) < 0)
         return cli_fail(&err);
+    /* Where no service ever ran there are templates all the same. */
+    if (add_ids(o->data_dir, list, &err) < 0 &&
+        datadir_instance(o->data_dir, instance, NULL) != ABX_NOT_FOUND)
+        (void)fprintf(stderr, "abx: the ids of the templates are not known: %s\n", err.msg);
     if (o->is_json) {
         int r = json_dumpf(list, stdout, JSON_INDENT(2));
 
         (void)putchar('\n');
         return r < 0 || fflush(stdout) != 0;
     }
-    (void)printf("%-16s %-12s %-26s %8s  %s\n", "NAME", "SUITE", "CREATED", "MIB", "PATH");
+    (void)printf("%-16s %-20s %-12s %-26s %8s  %s\n", "NAME", "ID", "SUITE", "CREATED", "MIB",
+                 "PATH");
     json_array_foreach(list, i, t)
     {
-        (void)printf("%-16s %-12s %-26s %8lld  %s\n", text_of(t, "name"), text_of(t, "suite"),
-                     text_of(t, "created"),
+        (void)printf("%-16s %-20s %-12s %-26s %8lld  %s\n", text_of(t, "name"), text_of(t, "id"),
+                     text_of(t, "suite"), text_of(t, "created"),
                      (long long)(json_integer_value(json_object_get(t, "size_bytes")) >> 20),
                      text_of(t, "path"));
     }
@@ -174,6 +207,7 @@ int cmd_template(int argc, char **argv)
             r = parse_with(&o, optarg, &err);
             break;
         case 'd':
+            o.has_data_dir = true;
             r = cli_absolute("--data-dir", optarg, o.data_dir, sizeof o.data_dir, &err);
             break;
         case 'j':

@@ -72,6 +72,10 @@ def test_commands_about_a_service_that_is_not_there(build_dir, tmp_path):
     for args in (["key", "list"], ["key", "create"], ["doctor", "--audit"]):
         run = abx(build_dir, *args, "--data-dir", tmp_path)
         assert run.returncode == 4 and f"'{tmp_path}' is no data dir" in run.stderr, args
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        for json_too in ([], ["--json"]):
+            run = abx(build_dir, "template", "list", "--data-dir", folder, *json_too)
+            assert run.returncode == 4 and f"'{folder}'" in run.stderr and run.stdout == "", run
     (tmp_path / "format").write_text("version 1\ninstance 0123456789ab\n")
     run = abx(build_dir, "doctor", "--audit", "--data-dir", tmp_path)
     assert run.returncode == 1 and "no service with data dir" in run.stderr
@@ -212,6 +216,30 @@ def test_keys(service):
     while "expired" not in (line := next(n for n in service.run_abx("key", "list").stdout.splitlines() if n.startswith(brief))):
         assert "expires" in line and time.monotonic() < deadline, line
         time.sleep(0.2)
+
+
+def test_template_list_has_the_ids_that_clients_see(service, build_dir):
+    seen = service.create()["templateID"]
+    assert len(seen) == 20
+
+    def check(data_dir):
+        as_json = json.loads(abx(build_dir, "template", "list", "--json", "--data-dir", data_dir).stdout)
+        assert {t["id"] for t in as_json if t["name"] == "base"} == {seen}, as_json
+        head, *lines = abx(build_dir, "template", "list", "--data-dir", data_dir).stdout.splitlines()
+        assert head.split()[:2] == ["NAME", "ID"] and {tuple(x.split()[:2]) for x in lines} >= {("base", seen)}, lines
+
+    check(service.data_dir)
+    # Without the service its database says them; a service that never ran knows none.
+    other = Path(tempfile.mkdtemp(prefix="abx-test-"))
+    try:
+        subprocess.run(["cp", "-a", *service.data_dir.glob("control"), service.data_dir / "format", other], check=True)
+        (other / "format").write_text((other / "format").read_text().replace(service.instance(), "0123456789ab"))
+        check(other)
+        shutil.rmtree(other / "control")
+        fresh = abx(build_dir, "template", "list", "--json", "--data-dir", other)
+        assert fresh.returncode == 0 and {t["id"] for t in json.loads(fresh.stdout)} == {None}, fresh
+    finally:
+        shutil.rmtree(other)
 
 
 def test_sigterm_keeps_and_sigint_kills(build_dir, base_template):
