@@ -49,7 +49,7 @@ struct base_build {
     struct interrupt interrupt;
     int64_t began_ns;
     int log_fd;
-    char tail[TAIL_LINES][TAIL_LINE_MAX]; /* ring of a step's last lines */
+    char tail[TAIL_LINES][TAIL_LINE_MAX]; /* ring of a step's last lines that were not shown */
     size_t tail_count;
 };
 
@@ -298,17 +298,18 @@ static int inputs_load(struct base_build *b, struct abx_err *err)
     return r < 0 ? r : digest_make(b, err);
 }
 
-/* A step's output: what mmdebstrap and the hooks mark as information, warning or error is shown. */
+/* A step's output: what mmdebstrap and the hooks mark as information or error is shown at once, the last
+ * of the rest if the step fails. */
 static void step_line(void *user, const char *line)
 {
     struct base_build *b = user;
-    char *to = b->tail[b->tail_count++ % TAIL_LINES];
 
-    (void)snprintf(to, TAIL_LINE_MAX, "%s", line);
     if (strncmp(line, "I: running --", 13) == 0)
         return; /* mmdebstrap's account of our own hooks; they speak for themselves */
     if (strncmp(line, "I: ", 3) == 0 || strncmp(line, "E: ", 3) == 0)
         progress(b, "%s", line + 3);
+    else
+        (void)snprintf(b->tail[b->tail_count++ % TAIL_LINES], TAIL_LINE_MAX, "%s", line);
 }
 
 static void tail_show(const struct base_build *b)
@@ -388,6 +389,45 @@ static char *include_arg(const struct base_build *b)
     return arg;
 }
 
+/* Run by sh with names of packages: writes those that the archives lack to unknown. Uses the private apt
+ * of sources.sh, which has left the indexes out. A virtual package is none of its own. */
+static const char find_unknown[] =
+    "set -eu; apt=$ABX_WORK/apt; export APT_CONFIG=$apt/apt.conf\n"
+    "cp \"$ABX_WORK/sources.list\" \"$apt/etc/apt/sources.list\"\n"
+    "rm -rf \"$apt/state\"; mkdir -p \"$apt/state/lists/partial\"\n"
+    "index='-o Acquire::IndexTargets::deb::Packages::DefaultEnabled=true'\n"
+    "apt-get $index -qq update\n"
+    "for name; do\n"
+    "  apt-cache $index show \"$name\" >/dev/null 2>&1 ||\n"
+    "    apt-get $index -s -qq install \"$name\" >/dev/null 2>&1 ||\n"
+    "    printf '%s ' \"$name\" >>\"$ABX_WORK/unknown\"\n"
+    "done\n";
+
+/* Says which of the packages asked for there are not, before a minute of building finds out. */
+static int names_check(struct base_build *b, struct abx_err *err)
+{
+    const char *argv[TEMPLATE_WITH_MAX + 5] = { "/bin/sh", "-c", find_unknown, "find-unknown" };
+    _cleanup_(buf_done) struct buf unknown = BUF_INIT(TEXT_MAX);
+    char path[PATH_MAX];
+    int r;
+
+    if (b->opts->with_count == 0)
+        return 0;
+    for (size_t i = 0; i < b->opts->with_count; i++)
+        argv[4 + i] = b->opts->with[i];
+    r = step_run(b, argv, err);
+    if (r < 0)
+        return r == ABX_CANCELED ? r : err_wrap(err, r, "read the archives' indexes");
+    (void)snprintf(path, sizeof path, "%s/unknown", b->work);
+    if (access(path, F_OK) < 0)
+        return 0;
+    r = file_read(AT_FDCWD, path, &unknown, err);
+    return r < 0 ? r
+                 : err_set(err, ABX_NOT_FOUND, "--with: the archives of %s %s have no package %.*s",
+                           b->os.id, b->suite, (int)MAX(unknown.len, (size_t)1) - 1,
+                           (const char *)buf_slice(&unknown).p);
+}
+
 static int tree_make(struct base_build *b, struct abx_err *err)
 {
     _cleanup_(freep) char *include = include_arg(b);
@@ -426,6 +466,9 @@ static int tree_make(struct base_build *b, struct abx_err *err)
     int r = step_run(b, check, err);
     if (r < 0)
         return r == ABX_CANCELED ? r : err_wrap(err, r, "find the machine's archives");
+    r = names_check(b, err);
+    if (r < 0)
+        return r;
     r = step_run(b, make, err);
     return r == ABX_NOT_FOUND ? err_set(err, ABX_FAILED_PRECONDITION,
                                         "mmdebstrap is missing: apt-get install mmdebstrap")

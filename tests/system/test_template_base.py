@@ -267,11 +267,22 @@ def test_killed_build_is_cleared_by_the_next(builder):
     assert builder.left() == []
 
 
+def test_unknown_packages_are_named_before_the_build(builder):
+    result = builder.run("with=abx-no-such-package", "with=hostname", "with=abx-another", "with=awk")
+    assert result.returncode == 4
+    assert re.search(r"^--with: the archives of \S+ \S+ have no package abx-no-such-package abx-another$", result.stderr, re.M), result.stderr
+    assert "running apt-get update" not in result.stderr  # mmdebstrap's
+    assert builder.left() == []
+
+
 @pytest.mark.slow
-def test_failed_build_says_why_and_leaves_nothing(builder):
-    result = builder.run("with=abx-no-such-package")
+def test_failed_build_says_why_once_and_leaves_nothing(builder):
+    (builder.recipe / "packages").write_text("bash\nabx-no-such-package\n")
+    result = builder.run()
     assert result.returncode != 0
-    assert "Unable to locate package abx-no-such-package" in result.stderr
+    assert result.stderr.count("Unable to locate package abx-no-such-package") == 1, result.stderr
+    shown = [re.sub(r"^base template \[ *\d+s\] (\| )?", "", x) for x in result.stderr.splitlines()]
+    assert sorted(x for x in set(shown) if shown.count(x) > 1 and not x.startswith("done")) == [], result.stderr
     assert builder.left() == []
 
 
