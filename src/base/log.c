@@ -16,6 +16,7 @@
 static enum log_level max_level = LOG_INFO;
 static bool is_json;
 static const char *role_name = "abx";
+static int failure_fd = -1;
 
 static const char *const level_names[] = { "error", "warn", "info", "debug" };
 
@@ -23,12 +24,18 @@ void log_init(const char *role)
 {
     const char *level = getenv("ABX_LOG_LEVEL");
     const char *format = getenv("ABX_LOG_FORMAT");
+    const char *failure = getenv("ABX_LOG_FAILURE_FD");
+    uint64_t fd;
 
     role_name = role;
     for (size_t i = 0; level && i < ARRAY_SIZE(level_names); i++)
         if (strcmp(level, level_names[i]) == 0)
             max_level = (enum log_level)i;
     is_json = format && strcmp(format, "json") == 0;
+    if (failure && str_parse_u64(slice_str(failure), INT32_MAX, &fd) &&
+        fd_set_cloexec((int)fd, true) == 0)
+        failure_fd = (int)fd;
+    (void)unsetenv("ABX_LOG_FAILURE_FD");
 }
 
 void log_set_level(enum log_level level)
@@ -118,4 +125,11 @@ void log_event(enum log_level level, const char *msg, ...)
 void log_err(const char *msg, const struct abx_err *err)
 {
     log_event(LOG_ERROR, msg, "code", err_code_name(err->code), "error", err->msg, NULL);
+}
+
+void log_start_failure(const char *msg, const struct abx_err *err)
+{
+    log_err(msg, err);
+    if (failure_fd >= 0)
+        (void)fd_write_all(failure_fd, err->msg, strlen(err->msg));
 }

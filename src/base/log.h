@@ -28,3 +28,7 @@ void log_event(enum log_level level, const char *msg, ...) __attribute__((__sent
 
 /* Logs `err` at error level under `msg`. */
 void log_err(const char *msg, const struct abx_err *err);
+/* The same for what ends the program at its start. Whoever started it gets the error's text, too, when the
+ * environment's ABX_LOG_FAILURE_FD named an inherited descriptor to log_init (which takes both away from
+ * the program's children). */
+void log_start_failure(const char *msg, const struct abx_err *err);

@@ -260,12 +260,24 @@ static void log_death(const struct role *role, int status)
              NULL);
 }
 
+/* In the role's own words if it had any. */
+static int failed_start(const struct role *role, int status, struct abx_err *err)
+{
+    char why[sizeof err->msg], how[32];
+
+    role_failure(role, why, sizeof why);
+    print_status(status, how, sizeof how);
+    return why[0] ? err_set(err, ABX_FAILED_PRECONDITION, "%s does not start: %s", role->name, why)
+                  : err_set(err, ABX_FAILED_PRECONDITION,
+                            "%s ended while the service was starting (%s): see its message above",
+                            role->name, how);
+}
+
 /* Reaps everything: roles, and orphans of a dead engine. The first role that died before the service
  * was ready is an error. */
 static int reap(struct supervisor *s, struct abx_err *err)
 {
     int status, r = 0;
-    char how[32];
     pid_t pid;
 
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
@@ -274,11 +286,8 @@ static int reap(struct supervisor *s, struct abx_err *err)
 
             if (role->pid != pid)
                 continue;
-            print_status(status, how, sizeof how);
             if (!s->is_ready && !s->is_stopping)
-                r = err_set(err, ABX_FAILED_PRECONDITION,
-                            "%s ended while the service was starting (%s): see its message above",
-                            role->name, how);
+                r = failed_start(role, status, err);
             else if (!s->is_stopping)
                 log_death(role, status);
             role_ended(role, status);
@@ -457,7 +466,8 @@ static void stop_all(struct supervisor *s, bool kill_sandboxes)
 
     s->is_stopping = true;
     local_dir_give_up(&s->local); /* who looks from now on is told that nothing runs */
-    log_info("stopping", "sandboxes", kill_sandboxes ? "kill" : "keep", NULL);
+    if (s->is_ready)
+        log_info("stopping", "sandboxes", kill_sandboxes ? "kill" : "keep", NULL);
     for (size_t i = 2; i < s->n_roles; i++)
         signal_role(s->roles[i], SIGTERM);
     wait_roles(s, s->roles + 2, s->n_roles - 2, STOP_TIMEOUT_NS);

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -17,25 +18,62 @@
 #define ARGS_MAX_BYTES (64u << 10)
 #define BACKOFF_FIRST_NS (50 * NSEC_PER_MSEC)
 #define BACKOFF_LAST_NS (5 * NSEC_PER_SEC)
+#define FAILURE_SIZE sizeof(((struct abx_err *)NULL)->msg)
 #define STABLE_NS (1 * NSEC_PER_SEC)
 
 extern char **environ;
+
+/* The size is fixed: the program cannot make it grow. */
+static int failure_open(struct role *role, struct abx_err *err)
+{
+    role->failure_fd = memfd_create("abx-failure", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (role->failure_fd < 0 || ftruncate(role->failure_fd, FAILURE_SIZE) < 0 ||
+        fcntl(role->failure_fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
+        return err_sys(err, errno, "message of %s", role->name);
+    role->fds[role->n_fds++] = role->failure_fd;
+    return 0;
+}
+
+/* Empties it and tells the next child of it. */
+static int failure_reset(const struct role *role, struct abx_err *err)
+{
+    static const char zeros[FAILURE_SIZE];
+    char number[16];
+
+    (void)snprintf(number, sizeof number, "%d", role->failure_fd);
+    if (pwrite(role->failure_fd, zeros, sizeof zeros, 0) != (ssize_t)sizeof zeros ||
+        lseek(role->failure_fd, 0, SEEK_SET) < 0 || setenv("ABX_LOG_FAILURE_FD", number, 1) < 0)
+        return err_sys(err, errno, "message of %s", role->name);
+    return 0;
+}
+
+void role_failure(const struct role *role, char *to, size_t size)
+{
+    ssize_t n = pread(role->failure_fd, to, size - 1, 0);
+
+    to[MAX(n, 0)] = '\0';
+}
 
 int role_init(struct role *role, const char *program, struct abx_err *err)
 {
     int r;
 
-    *role = (struct role){ .name = program, .backoff_ns = BACKOFF_FIRST_NS, .beat_fd = -EBADF };
+    *role = (struct role){
+        .name = program, .backoff_ns = BACKOFF_FIRST_NS, .failure_fd = -EBADF, .beat_fd = -EBADF
+    };
     buf_init(&role->args, ARGS_MAX_BYTES);
     r = cli_libexec(program, role->path, sizeof role->path, err);
     if (r == 0 && buf_append(&role->args, program, strlen(program) + 1) != BUF_OK)
         r = err_oom(err);
+    if (r == 0)
+        r = failure_open(role, err);
     return r < 0 ? r : watch_init(role, err);
 }
 
 void role_done(struct role *role)
 {
     watch_done(role);
+    fd_close(TAKE_FD(role->failure_fd));
     buf_done(&role->args);
 }
 
@@ -113,6 +151,8 @@ int role_start(struct role *role, struct abx_err *err)
     watch_reset(role);
     if (null_fd < 0)
         return err_sys(err, errno, "open '/dev/null'");
+    if (failure_reset(role, err) < 0)
+        return err ? err->code : ABX_INTERNAL;
     pid = fork();
     if (pid < 0)
         return err_sys(err, errno, "start %s", role->name);

@@ -23,7 +23,8 @@ struct role {
     pid_t pid;           /* 0 = not running */
     int status;          /* of the last process, as from waitpid */
     int64_t started_ns, restart_at_ns, backoff_ns;
-    int beat_fd; /* the rest is supervisor_watch.h's */
+    int failure_fd; /* memfd: why it did not start, in its words (log_start_failure) */
+    int beat_fd;    /* the rest is supervisor_watch.h's */
     bool has_beaten, is_hung;
     int64_t silent_ns, sampled_ns;
     int64_t cpu_ns; /* of its loop at sampled_ns; -1 = not taken */
@@ -40,5 +41,7 @@ int role_finish(struct role *role, struct abx_err *err);
 
 /* Forks and executes it; sets the time of the next try when that fails. */
 int role_start(struct role *role, struct abx_err *err);
+/* What the last process said about why it did not start, "" when nothing. Untrusted text, NUL-terminated. */
+void role_failure(const struct role *role, char *to, size_t size);
 /* Its process was reaped with `status`: plans the restart. */
 void role_ended(struct role *role, int status);

@@ -334,7 +334,7 @@ static void on_stop(uv_signal_t *h, int signo)
 {
     struct service *s = h->data;
 
-    log_info("stopping", NULL);
+    log_debug("stopping", NULL);
     if (signo == SIGINT)
         lifecycle_stopped(s->control.lifecycle);
     http_server_stop(s->http);
@@ -437,7 +437,10 @@ int main(int argc, char **argv)
     if (r == 0)
         r = run(&s, &o, &err);
     if (r < 0) {
-        (void)fprintf(stderr, "abx-control: %s\n", err.msg);
+        if (o.is_admin)
+            (void)fprintf(stderr, "abx-control: %s\n", err.msg);
+        else
+            log_start_failure("abx-control does not start", &err);
         return err_exit_status(&err);
     }
     control_close(&s.control);

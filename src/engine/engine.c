@@ -56,7 +56,7 @@ static void stop(struct engine *e, bool kills)
         uv_stop(&e->loop); /* asked a second time: now */
         return;
     }
-    log_info("stopping", "sandboxes", kills ? "kill" : "keep", NULL);
+    log_debug("stopping", "sandboxes", kills ? "kill" : "keep", NULL);
     e->is_stopping = true;
     e->stop_kills = kills;
     (void)err_reason(&err, ABX_REASON_BUSY, "the engine is stopping");
@@ -396,7 +396,7 @@ int engine_run(const struct options *o, char *const *argv)
     r = uv_loop_init(&e.loop);
     r = r < 0 ? err_sys(&err, -r, "event loop") : start(&e, argv, &err);
     if (r < 0) {
-        log_err("the engine cannot start", &err);
+        log_start_failure("the engine cannot start", &err);
         return 1; /* workers end with us */
     }
     adopt_finish(&e);
@@ -409,6 +409,6 @@ int engine_run(const struct options *o, char *const *argv)
     finish(&e);
     if (e.must_restart)
         return 1;
-    log_info("engine ended", NULL);
+    log_debug("engine ended", NULL);
     return 0;
 }

@@ -21,7 +21,7 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "--probe") == 0)
         return probe_main(argc, argv);
     if (options_parse(argc, argv, &o, &is_help, &err) < 0) {
-        log_err("bad command line", &err);
+        log_start_failure("bad command line", &err);
         return 2;
     }
     if (is_help)

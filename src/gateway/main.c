@@ -323,7 +323,7 @@ int main(int argc, char **argv)
     if (r == 0)
         r = confine_syscalls(CONFINE_NETWORK, &err);
     if (r < 0) {
-        log_err("abx-gateway does not start", &err);
+        log_start_failure("abx-gateway does not start", &err);
         return err_exit_status(&err);
     }
     log_info("serving", "domain", arguments.gateway.domain, NULL);

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -124,6 +125,19 @@ def test_a_role_that_fails_ends_the_start(build_dir, tmp_path):
     )
     assert run.returncode == 1
     assert "broken" in run.stderr and "abx-engine ended while the service was starting (exit 3)" in run.stderr
+
+
+def test_the_last_line_of_a_failed_start_is_the_reason(build_dir, tmp_path):
+    """In the words of the role that failed; the others end in silence."""
+    (tmp_path / "d").mkdir()
+    command = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs -o size=200M none {tmp_path}/d && exec "$0" "$@"', build_dir / "abx"]
+    run = subprocess.run([*command, "serve", "--listen", "127.0.0.1:0", "--data-dir", tmp_path / "d"], capture_output=True, text=True, timeout=60)
+    *lines, last = run.stderr.splitlines()
+    assert run.returncode == 1
+    assert re.fullmatch(r"abx: abx-engine does not start: pool '.*': the disk image would have \d+ MiB, 256 are needed: make room .*", last), last
+    assert len([x for x in lines if " error " in x]) == 1 and not [x for x in lines if " warn " in x or "stopping" in x], lines
+    at = next(i for i, x in enumerate(lines) if " error " in x)
+    assert [x for x in lines[at + 1 :] if "serving" not in x and "is up" not in x and "connected" not in x] == [], lines
 
 
 def test_a_soft_limit_of_descriptors_is_raised(build_dir, base_template):
