@@ -83,3 +83,10 @@ def test_says_what_is_missing_and_changes_nothing():
 def test_bad_option_is_refused():
     run = quickstart("--what")
     assert run.returncode == 1 and "usage: script/quickstart [--keep] [--curl]" in run.stdout
+
+
+def test_room_is_a_requirement_with_what_was_found():
+    small = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=1500M none /var && exec "$0" "$@"']
+    run = quickstart(prefix=small)
+    assert run.returncode == 1 and "nothing was installed" in run.stdout
+    assert re.search(r"MISSING room in /var: 1\.5 GB free, 3 GB are needed$", run.stdout, re.M), run.stdout
