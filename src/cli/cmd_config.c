@@ -2,6 +2,7 @@
 #include <getopt.h>
 #include <jansson.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -105,6 +106,40 @@ static json_t *value_json(const struct config_opts *o, const abx_config *c,
                      key->type, "secret", key->is_secret);
 }
 
+/* One line on standard error, so that what scripts read stays a table: whom a client would talk to now. */
+static void print_outlook(const abx_config *c)
+{
+    static const char *const credentials[] = { "sandbox_api_key", "access_key_id", "access_token" };
+    const char *url = abx_config_get(c, "sandbox_base_url", 0, NULL);
+    const char *debug = abx_config_get(c, "debug", 0, NULL);
+    const struct passwd *user = getpwuid(geteuid());
+
+    if (debug && strcmp(debug, "true") == 0) {
+        (void)fputs(
+            "abx: debug is set: a client asks no service and takes localhost for a sandbox\n",
+            stderr);
+        return;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(credentials); i++) {
+        const char *origin = NULL;
+
+        if (!abx_config_get(c, credentials[i], 0, &origin))
+            continue;
+        (void)fprintf(stderr, "abx: a client uses %s with the %s from: %s\n", url ? url : "-",
+                      credentials[i], origin);
+        return;
+    }
+    if (geteuid() == 0)
+        (void)fprintf(stderr,
+                      "abx: a client has no key, and no service runs here: start one with 'abx "
+                      "serve', or set E2B_API_KEY and E2B_API_URL\n");
+    else
+        (void)fprintf(stderr,
+                      "abx: a client has no key: 'sudo abx key local --user %s' gives one for a "
+                      "service that runs here, or set E2B_API_KEY and E2B_API_URL\n",
+                      user ? user->pw_name : "$USER");
+}
+
 static int config_list(const struct config_opts *o, int argc, char **argv)
 {
     _cleanup_(unref) abx_config *c = NULL;
@@ -122,12 +157,17 @@ static int config_list(const struct config_opts *o, int argc, char **argv)
 
         if (o->is_json)
             (void)json_object_set_new(all, key->name, value_json(o, c, key));
-        else if (o->shows_origin)
-            (void)printf("%-26s %-44s %s\n", key->name, value ? value : "-", origin);
+        else if (o->shows_origin && value)
+            (void)printf("%-26s %-44s %s\n", key->name, value, origin);
         else
             (void)printf("%-26s %s\n", key->name, value ? value : "-");
     }
-    return o->is_json ? print_json(all) : print_done(0);
+    if (o->is_json)
+        return print_json(all);
+    status = print_done(0);
+    if (status == 0)
+        print_outlook(c);
+    return status;
 }
 
 static int config_get(const struct config_opts *o, int argc, char **argv)

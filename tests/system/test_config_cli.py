@@ -50,6 +50,16 @@ def test_a_secret_comes_from_standard_input_and_is_masked(abx):
     assert "sandbox_api_key" in abx("config", "set", "sandbox_api_key", status=2, text=secret + " x\n").stderr
 
 
+def test_list_ends_with_what_a_client_would_do(abx):
+    nothing = abx("config", "list", "--show-origin")
+    assert [x for x in nothing.stdout.splitlines() if x != x.rstrip()] == []
+    assert re.fullmatch(r"abx: a client has no key.* E2B_API_URL\n", nothing.stderr) and "abx serve" in nothing.stderr
+    used = abx("config", "list", E2B_API_KEY="e2b_0123456789abcdef", E2B_API_URL="http://x.test:1")
+    assert used.stderr == "abx: a client uses http://x.test:1 with the sandbox_api_key from: environment E2B_API_KEY\n"
+    assert "debug is set" in abx("config", "list", E2B_DEBUG="true").stderr
+    assert abx("config", "list", "--json").stderr == ""
+
+
 def test_profile(abx):
     abx("config", "set", "sandbox_domain", "work.test", "--profile", "work")
     abx("config", "set", "sandbox_api_key", "work-key-12345", "--profile", "work")
