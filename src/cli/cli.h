@@ -44,7 +44,8 @@ int cli_usage(const char *command, const char *fmt, ...) _printf_(2, 3);
 int cli_bad_option(const char *command);
 
 /* Path of a program of libexec ("abx-engine"): beside this binary in libexec/ when run from a build
- * tree, else the installed folder; ABX_LIBEXEC_DIR overrides. NOT_FOUND names both places. */
+ * tree, else in ../libexec/abx when only root or the caller could have put it there (an installed tree
+ * that was moved), else the installed folder; ABX_LIBEXEC_DIR overrides. NOT_FOUND names all places. */
 int cli_libexec(const char *program, char *to, size_t size, struct abx_err *err);
 
 /* Makes `path` absolute (against the working directory) without resolving links. INVALID_ARGUMENT

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/path.h"
@@ -47,6 +48,26 @@ int cli_bad_option(const char *command)
     return 2;
 }
 
+/* Could only root or the caller have put the program there? Of folder and file. */
+static bool is_trusted(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && (st.st_uid == 0 || st.st_uid == geteuid()) &&
+           (st.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+/* Where `program` lies in a tree that was installed elsewhere than it was built for, below DESTDIR say:
+ * ../libexec/abx beside the folder of this binary. Whoever can write there could be anybody, unlike in
+ * the folder that was built in. */
+static bool find_moved(const char *bin, const char *program, char *to, size_t size)
+{
+    char dir[PATH_MAX + 32];
+
+    return path_join(dir, sizeof dir, bin, "../libexec/abx") && is_trusted(dir) &&
+           path_join(to, size, dir, program) && access(to, X_OK) == 0 && is_trusted(to);
+}
+
 int cli_libexec(const char *program, char *to, size_t size, struct abx_err *err)
 {
     const char *dir = getenv("ABX_LIBEXEC_DIR");
@@ -68,12 +89,16 @@ int cli_libexec(const char *program, char *to, size_t size, struct abx_err *err)
     if (path_join(beside, sizeof beside, self, "libexec") && path_join(to, size, beside, program) &&
         access(to, X_OK) == 0)
         return 0;
+    if (find_moved(self, program, to, size))
+        return 0;
     if (path_join(to, size, ABX_LIBEXEC_DIR, program) && access(to, X_OK) == 0)
         return 0;
-    return err_set(err, ABX_NOT_FOUND,
-                   "%s is neither in %s nor in %s, or this user may not run it: is the build "
-                   "complete? ABX_LIBEXEC_DIR names another folder",
-                   program, beside, ABX_LIBEXEC_DIR);
+    return err_set(
+        err, ABX_NOT_FOUND,
+        "%s is neither in %s nor in ../libexec/abx beside %s (which has to belong to "
+        "root or this user, with nobody else writing) nor in %s, or this user may not run "
+        "it: is the build complete? ABX_LIBEXEC_DIR names another folder",
+        program, beside, self, ABX_LIBEXEC_DIR);
 }
 
 int cli_absolute(const char *option, const char *path, char *to, size_t size, struct abx_err *err)
