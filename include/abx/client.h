@@ -8,8 +8,10 @@
  * Threads: a client and its calls are used by one thread at a time (the caller serializes); only
  * abx_client_wake may be called at any time. After fork() the child may only abx_client_free what it inherited.
  *
- * A call is one operation. Every starting function returns one (NULL only when out of memory): wrong
- * arguments too are told by the finished call. It completes exactly once, never inside the starting
+ * A call is one operation. Every starting function returns one (NULL only when out of memory, or without a client):
+ * wrong arguments too are told by the finished call, a missing config, sandbox, server or array (NULL) among them. A
+ * NULL call is one that ran out of memory: functions of calls take it and say so (RESOURCE_EXHAUSTED). Timeouts are
+ * ABX_UNSET, 0 (none) or up to 9,999,999,999 ms, else INVALID_ARGUMENT. It completes exactly once, never inside the starting
  * function, latest at its deadline. Arguments are copied unless their header says otherwise.
  */
 #ifndef ABX_CLIENT_H
@@ -39,7 +41,9 @@ struct abx_client_opts {
 /* `opts` may be NULL. `*ret` is owned: abx_client_free. Errors: RESOURCE_EXHAUSTED. Since 0.1. */
 ABX_EXPORT int abx_client_new(const struct abx_client_opts *opts, abx_client **ret,
                               struct abx_error *err);
-/* Unfinished calls complete as CANCELED (their callbacks run) and stay to be freed by their owner, before or after. */
+/* Unfinished calls complete as CANCELED (their callbacks run) and stay to be freed by their owner, before or after. Inside
+ * a callback: at the end of the turn. A callback that it runs may not drive the client, and a call that one starts fails
+ * as CANCELED: do not start one for each that fails. */
 ABX_EXPORT void abx_client_free(abx_client *client);
 
 /* Readable when abx_client_process has something to do (timers too). Never closed or replaced before
@@ -66,7 +70,8 @@ ABX_EXPORT void abx_call_on_event(abx_call *call, abx_call_fn fn, void *user);
 
 ABX_EXPORT int abx_call_is_done(const abx_call *call);
 /* Drives the client until the call is done, at most `timeout_ms` (-1 = until its own deadline).
- * 0, the call's error, or DEADLINE_EXCEEDED (the call goes on), CANCELED (as abx_client_wait: call again). */
+ * 0, the call's error, or DEADLINE_EXCEEDED (the call goes on), CANCELED (as abx_client_wait: call again),
+ * FAILED_PRECONDITION (events wait for abx_call_next; inside a callback). A callback may free the call meanwhile. */
 ABX_EXPORT int abx_call_wait(abx_call *call, int64_t timeout_ms, struct abx_error *err);
 /* Completes it as CANCELED at the next process unless it is done; the connection of a stream is cut. */
 ABX_EXPORT void abx_call_cancel(abx_call *call);

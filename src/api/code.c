@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "api/rpc_call.h"
 #include "base/str.h"
 #include "e2b/jsondoc.h"
 #include "protocol/code.h"
@@ -230,9 +231,9 @@ static int body_put(struct code_call *c, const json_t *doc, struct abx_err *err)
     return 0;
 }
 
-/* Sends the request, with `doc` when it has a body; a failure fails the call. */
+/* Sends the request, with `doc` when it has a body; a failure fails the call. The deadline of a run is its owner's. */
 static abx_call *code_send(abx_call *call, const abx_sandbox *sandbox, struct envd_request *q,
-                           const json_t *doc)
+                           const json_t *doc, int64_t request_timeout_ms)
 {
     static const struct envd_exchange_ops ops = { .body = on_body,
                                                   .judge = on_judge,
@@ -240,7 +241,12 @@ static abx_call *code_send(abx_call *call, const abx_sandbox *sandbox, struct en
     static const struct abx_pair json = { "Content-Type", "application/json" };
     struct code_call *c = call->state;
     struct abx_err err = { 0 };
-    int r = q->has_body ? body_put(c, doc, &err) : 0;
+    int r = 0;
+
+    if (!c->is_run)
+        r = sandbox_deadline(sandbox, request_timeout_ms, &q->deadline_ns, &err);
+    if (r == 0 && q->has_body)
+        r = body_put(c, doc, &err);
 
     q->port = ABX_CODE_PORT;
     q->body = buf_slice(&c->body);
@@ -272,6 +278,14 @@ abx_call *abx_code_run(abx_client *client, const abx_sandbox *sandbox, const cha
     if (!call)
         return NULL;
     r = opts_copy(&o, sizeof o, opts, "abx_code_opts", &err);
+    if (r == 0)
+        r = text_check(code, "code", true, &err);
+    if (r == 0)
+        r = timeout_check(o.timeout_ms, "timeout_ms", &err);
+    if (r == 0)
+        r = opts_array_check(o.envs, o.env_count, "envs", &err);
+    if (r == 0)
+        r = sandbox_deadline(sandbox, o.request_timeout_ms, &q.head_deadline_ns, &err);
     if (r == 0 && o.language && o.context_id)
         r = err_set(&err, ABX_INVALID_ARGUMENT, "language and context_id exclude each other");
     if (r < 0) {
@@ -283,9 +297,8 @@ abx_call *abx_code_run(abx_client *client, const abx_sandbox *sandbox, const cha
     c->timeout_ms = o.timeout_ms == ABX_UNSET ? CODE_TIMEOUT_MS : o.timeout_ms;
     ok = body && member_put(body, "code", code) && member_put(body, "context_id", o.context_id) &&
          member_put(body, "language", o.language) && envs_put(body, o.envs, o.env_count);
-    q.head_deadline_ns = config_deadline_ns(sandbox->config, o.request_timeout_ms);
     timer_set(call);
-    return code_send(call, sandbox, &q, ok ? body : NULL);
+    return code_send(call, sandbox, &q, ok ? body : NULL, ABX_UNSET);
 }
 
 abx_call *abx_code_context_create(abx_client *client, const abx_sandbox *sandbox,
@@ -303,8 +316,7 @@ abx_call *abx_code_context_create(abx_client *client, const abx_sandbox *sandbox
     if (!call)
         return NULL;
     ok = body && member_put(body, "language", language) && member_put(body, "cwd", cwd);
-    q.deadline_ns = config_deadline_ns(sandbox->config, request_timeout_ms);
-    return code_send(call, sandbox, &q, ok ? body : NULL);
+    return code_send(call, sandbox, &q, ok ? body : NULL, request_timeout_ms);
 }
 
 abx_call *abx_code_context_list(abx_client *client, const abx_sandbox *sandbox,
@@ -317,8 +329,7 @@ abx_call *abx_code_context_list(abx_client *client, const abx_sandbox *sandbox,
 
     if (!call)
         return NULL;
-    q.deadline_ns = config_deadline_ns(sandbox->config, request_timeout_ms);
-    return code_send(call, sandbox, &q, NULL);
+    return code_send(call, sandbox, &q, NULL, request_timeout_ms);
 }
 
 /* POST /contexts/{id}/restart and DELETE /contexts/{id}; the id is percent-encoded. */
@@ -333,7 +344,7 @@ static abx_call *context_change(abx_client *client, const abx_sandbox *sandbox, 
 
     if (!call)
         return NULL;
-    if (!*id || buf_append_str(&path, "/contexts/") != BUF_OK ||
+    if (!id || !*id || buf_append_str(&path, "/contexts/") != BUF_OK ||
         percent_encode(&path, slice_str(id)) != BUF_OK || buf_append_str(&path, suffix) != BUF_OK ||
         !buf_cstr(&path)) {
         (void)err_set(&err, ABX_INVALID_ARGUMENT, "context_id is empty or over 1,300 bytes");
@@ -342,8 +353,7 @@ static abx_call *context_change(abx_client *client, const abx_sandbox *sandbox, 
     }
     q->path = buf_cstr(&path);
     q->retry = HTTP_RETRY_CONNECT;
-    q->deadline_ns = config_deadline_ns(sandbox->config, request_timeout_ms);
-    return code_send(call, sandbox, q, body);
+    return code_send(call, sandbox, q, body, request_timeout_ms);
 }
 
 abx_call *abx_code_context_restart(abx_client *client, const abx_sandbox *sandbox,

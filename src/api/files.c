@@ -98,10 +98,7 @@ int entry_take(abx_call *call, const Filesystem__EntryInfo *info, struct abx_ent
 
 const struct abx_entry *abx_call_entries(const abx_call *call, size_t *ret_count)
 {
-    bool is_it = abx_call_result(call) == ABX_RESULT_ENTRIES;
-
-    *ret_count = is_it ? call->item_count : 0;
-    return is_it ? call->items : NULL;
+    return call_items(call, ABX_RESULT_ENTRIES, ret_count);
 }
 
 int files_path(const abx_sandbox *sandbox, const char *path, const char *user, struct buf *b,

@@ -116,7 +116,7 @@ static int start_read(abx_call *call, const abx_sandbox *sandbox, const char *pa
     _cleanup_(buf_done) struct buf b = BUF_INIT(65536);
     struct read *rd = call->state;
     struct envd_request q = { .what = "GET /files", .method = "GET", .retry = HTTP_RETRY_READ };
-    int64_t deadline_ns;
+    int64_t deadline_ns = 0;
     int r = opts_copy(&opts, sizeof opts, given, "abx_read_opts", err);
 
     if (r == 0)
@@ -124,7 +124,7 @@ static int start_read(abx_call *call, const abx_sandbox *sandbox, const char *pa
     if (r == 0)
         r = text_check(opts.user, "user", false, err);
     if (r == 0)
-        r = timeout_check(opts.request_timeout_ms, "request_timeout_ms", err);
+        r = sandbox_deadline(sandbox, opts.request_timeout_ms, &deadline_ns, err);
     if (r == 0)
         r = timeout_check(opts.idle_timeout_ms, "idle_timeout_ms", err);
     if (r == 0)
@@ -136,7 +136,6 @@ static int start_read(abx_call *call, const abx_sandbox *sandbox, const char *pa
     rd->is_stream = opts.stream != 0;
     rd->is_gzip = q.accept_gzip = opts.gzip != 0;
     rd->max = opts.max_bytes ? opts.max_bytes : rd->is_stream ? UINT64_MAX : READ_MAX;
-    deadline_ns = config_deadline_ns(sandbox->config, opts.request_timeout_ms);
     if (!rd->is_stream) {
         q.deadline_ns = deadline_ns;
         call->bytes.limit = (size_t)MIN(rd->max, (uint64_t)SIZE_MAX / 2);

@@ -329,6 +329,8 @@ static int metadata_set(abx_call *call, const struct abx_write_opts *opts, struc
 {
     struct write *w = call->state;
 
+    if (opts_array_check(opts->metadata, opts->metadata_count, "metadata", err) < 0)
+        return err->code;
     if (opts->metadata_count > METADATA_MAX)
         return err_set(err, ABX_INVALID_ARGUMENT, "metadata: more than %u pairs", METADATA_MAX);
     w->headers = call_alloc_array(call, opts->metadata_count + 2, sizeof *w->headers);
@@ -361,6 +363,8 @@ static int items_set(abx_call *call, const struct abx_write_item *items, size_t 
 {
     struct write *w = call->state;
 
+    if (opts_array_check(items, count, "items", err) < 0)
+        return err->code;
     w->items = call_alloc_array(call, count, sizeof *w->items);
     w->entries = call_alloc_array(call, count, sizeof *w->entries);
     if (!w->items || !w->entries)
@@ -394,7 +398,7 @@ static int opts_set(abx_call *call, const abx_sandbox *sandbox, const struct abx
     if (r == 0)
         r = text_check(opts.user, "user", false, err);
     if (r == 0)
-        r = timeout_check(opts.request_timeout_ms, "request_timeout_ms", err);
+        r = sandbox_deadline(sandbox, opts.request_timeout_ms, &w->deadline_ns, err);
     if (r == 0 && opts.octet_stream)
         r = sandbox_need_envd(sandbox, 0, 5, 7, "octet-stream uploads", err);
     if (r == 0 && opts.metadata_count > 0)
@@ -409,7 +413,6 @@ static int opts_set(abx_call *call, const abx_sandbox *sandbox, const struct abx
     /* An older one gets the same bytes unpacked. */
     w->is_gzip = opts.gzip && sandbox_has_envd(sandbox, 0, 5, 7);
     w->is_octet = opts.octet_stream || w->is_gzip;
-    w->deadline_ns = config_deadline_ns(sandbox->config, opts.request_timeout_ms);
     w->timeout_ms = opts.request_timeout_ms == ABX_UNSET ? sandbox->config->request_timeout_ms
                                                          : opts.request_timeout_ms;
     return 0;

@@ -74,8 +74,11 @@ int abx_git_command(const char *repo, const char *const *args, size_t arg_count,
         s = s == BUF_OK ? word_put(&b, "-C") : s;
         s = s == BUF_OK ? word_put(&b, repo) : s;
     }
-    for (size_t i = 0; s == BUF_OK && i < arg_count; i++)
+    for (size_t i = 0; s == BUF_OK && i < arg_count; i++) {
+        if (!args || !args[i])
+            return git_fail(err, ABX_INVALID_ARGUMENT, "args: one is missing (NULL)");
         s = word_put(&b, args[i]);
+    }
     if (s != BUF_OK)
         return git_full(err, "git command");
     return buf_give(&b, ret, "git command", err);
@@ -88,6 +91,8 @@ int abx_git_url(const char *url, const char *username, const char *password, cha
     const char *rest = NULL, *end, *at;
     enum buf_status s;
 
+    if (!url)
+        return git_fail(err, ABX_INVALID_ARGUMENT, "url: is missing (NULL)");
     if (strncasecmp(url, "https://", 8) == 0)
         rest = url + 8;
     else if (strncasecmp(url, "http://", 7) == 0)
@@ -271,6 +276,8 @@ int abx_git_status_parse(const char *text, struct abx_git_status **ret, struct a
     struct status_build *done;
     char *next;
 
+    if (!text)
+        return git_fail(err, ABX_INVALID_ARGUMENT, "git status: is missing (NULL)");
     if (strnlen(text, GIT_STATUS_MAX + 1) > GIT_STATUS_MAX)
         return git_fail(err, ABX_INVALID_ARGUMENT, "git status: over 64 MiB");
     b = calloc(1, sizeof *b);

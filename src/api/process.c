@@ -4,6 +4,7 @@
 #include "api/command.h"
 #include "api/rpc_call.h"
 #include "base/str.h"
+#include "transport/opts.h"
 
 #define INPUT_PIECE (1u << 20)
 
@@ -94,10 +95,7 @@ abx_call *abx_process_list(abx_client *client, const abx_sandbox *sandbox,
 
 const struct abx_process_info *abx_call_processes(const abx_call *call, size_t *ret_count)
 {
-    bool is_it = abx_call_result(call) == ABX_RESULT_PROCESSES;
-
-    *ret_count = is_it ? call->item_count : 0;
-    return is_it ? call->items : NULL;
+    return call_items(call, ABX_RESULT_PROCESSES, ret_count);
 }
 
 /* ---- signals ---- */
@@ -209,12 +207,13 @@ static int input_start(abx_call *call, const abx_sandbox *sandbox,
                        int64_t request_timeout_ms, struct abx_err *err)
 {
     struct input *in = call->state;
-    int r = timeout_check(request_timeout_ms, "request_timeout_ms", err);
+    int r = sandbox_deadline(sandbox, request_timeout_ms, &in->deadline_ns, err);
 
+    if (r == 0)
+        r = opts_array_check(data.p, data.n, "data", err);
     if (r < 0)
         return r;
     in->sandbox = abx_sandbox_ref((abx_sandbox *)(uintptr_t)sandbox);
-    in->deadline_ns = config_deadline_ns(sandbox->config, request_timeout_ms);
     in->process.pid = process->pid;
     in->process.tag = call_strdup(call, process->tag);
     in->data = (uint8_t *)call_dup(call, data);

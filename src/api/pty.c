@@ -40,6 +40,8 @@ static int envs_add(abx_call *call, struct abx_command_opts *opts, struct abx_er
 
     if (!envs)
         return err_oom(err);
+    if (opts_array_check(opts->envs, opts->env_count, "envs", err) < 0)
+        return err->code;
     for (size_t i = 0; i < ARRAY_SIZE(pty_envs); i++)
         if (!has_env(opts, pty_envs[i].key))
             envs[n++] = pty_envs[i];

@@ -50,11 +50,10 @@ static int rpc_call_send(abx_call *call, const abx_sandbox *sandbox, struct abx_
         .is_read = spec->is_read,
         .wants_pings = spec->wants_pings,
     };
-    int r = timeout_check(spec->request_timeout_ms, "request_timeout_ms", err);
+    int r = sandbox_deadline(sandbox, spec->request_timeout_ms, &rpc.deadline_ns, err);
 
     if (r < 0)
         return r;
-    rpc.deadline_ns = config_deadline_ns(sandbox->config, spec->request_timeout_ms);
     return envd_unary_start(&c->unary, call->client, sandbox, &rpc, on_done, call, err);
 }
 
@@ -80,15 +79,5 @@ int text_check(const char *text, const char *name, bool is_needed, struct abx_er
         return is_needed ? err_set(err, ABX_INVALID_ARGUMENT, "%s is missing", name) : 0;
     if (!utf8_is_valid(slice_str(text)))
         return err_set(err, ABX_INVALID_ARGUMENT, "%s is not UTF-8", name);
-    return 0;
-}
-
-int timeout_check(int64_t ms, const char *name, struct abx_err *err)
-{
-    if (ms < 0 && ms != ABX_UNSET)
-        return err_set(err, ABX_INVALID_ARGUMENT, "%s is negative", name);
-    if (ms > TIMEOUT_MS_MAX)
-        return err_set(err, ABX_INVALID_ARGUMENT, "%s is over %lld", name,
-                       (long long)TIMEOUT_MS_MAX);
     return 0;
 }

@@ -25,6 +25,3 @@ abx_call *rpc_call_start(abx_client *client, const abx_sandbox *sandbox,
 
 /* INVALID_ARGUMENT when `text` (NULL allowed unless `is_needed`) is missing or no UTF-8. */
 int text_check(const char *text, const char *name, bool is_needed, struct abx_err *err);
-/* INVALID_ARGUMENT when `ms` is negative other than ABX_UNSET, or longer than Connect-Timeout-Ms can say. */
-#define TIMEOUT_MS_MAX INT64_C(9999999999)
-int timeout_check(int64_t ms, const char *name, struct abx_err *err);

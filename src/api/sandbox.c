@@ -177,12 +177,20 @@ static int start_create(abx_call *call, const struct abx_create_opts *given, str
     int r = opts_copy(&opts, sizeof opts, given, "abx_create_opts", err);
 
     if (r == 0)
+        r = config_check(control_config(call), err);
+    if (r == 0)
+        r = opts_array_check(opts.metadata, opts.metadata_count, "metadata", err);
+    if (r == 0)
+        r = opts_array_check(opts.envs, opts.env_count, "envs", err);
+    if (r == 0)
+        r = opts_array_check(opts.mounts, opts.mount_count, "mounts", err);
+    if (r == 0)
         r = check_timeout(opts.timeout_s, err);
     if (r == 0 && opts.idempotency_key)
         r = check_key(opts.idempotency_key, err);
     if (r < 0)
         return r;
-    if (control_config(call)->debug) {
+    if (control_is_debug(call)) {
         finish_debug(call, DEBUG_ID);
         return 0;
     }
@@ -254,7 +262,7 @@ static int start_connect(abx_call *call, const char *sandbox_id, int64_t timeout
         r = check_timeout(timeout_s, err);
     if (r < 0)
         return r;
-    if (control_config(call)->debug) {
+    if (control_is_debug(call)) {
         finish_debug(call, sandbox_id);
         return 0;
     }
@@ -303,7 +311,7 @@ abx_call *abx_sandbox_kill(abx_client *client, abx_config *config, const char *s
 
     if (!call)
         return NULL;
-    if (config->debug) {
+    if (control_is_debug(call)) {
         call->bool_result = 1;
         call_finish(call, ABX_RESULT_BOOL);
     } else if (start_of_sandbox(call, sandbox_id, "", &spec, NULL, &err) < 0) {
@@ -341,7 +349,7 @@ abx_call *abx_sandbox_set_timeout(abx_client *client, abx_config *config, const 
         .result = ABX_RESULT_NONE,
     };
 
-    if (config->debug) {
+    if (config && config->debug) {
         abx_call *call = control_new(client, config, 0);
 
         if (call)
@@ -420,13 +428,14 @@ abx_call *abx_sandbox_is_running(abx_client *client, const abx_sandbox *sandbox,
         .method = "GET",
         .path = "/health",
         .retry = HTTP_RETRY_READ,
-        .deadline_ns = config_deadline_ns(sandbox->config, request_timeout_ms),
     };
     abx_call *call = call_new(client, &ops, sizeof(struct envd_exchange));
     struct abx_err err = { 0 };
+    int r = sandbox_deadline(sandbox, request_timeout_ms, &request.deadline_ns, &err);
 
-    if (call &&
-        envd_exchange_start(call->state, client, sandbox, &request, &exchange, call, &err) < 0)
+    if (call && r == 0)
+        r = envd_exchange_start(call->state, client, sandbox, &request, &exchange, call, &err);
+    if (call && r < 0)
         call_fail(call, &err);
     return call;
 }

@@ -167,6 +167,8 @@ static int put_metadata(struct control_query *q, const struct abx_pair *pairs, s
 {
     _cleanup_(buf_done) struct buf filter = BUF_INIT(65536);
 
+    if (opts_array_check(pairs, n, "metadata", err) < 0)
+        return err->code;
     for (size_t i = 0; i < n; i++) {
         if (!pairs[i].key || !pairs[i].value)
             return err_set(err, ABX_INVALID_ARGUMENT, "metadata: a text is missing (NULL)");
@@ -227,19 +229,9 @@ abx_call *abx_sandbox_list(abx_client *client, abx_config *config, const struct 
     return call;
 }
 
-/* The result's array when it is of this kind. */
-static const void *items_of(const abx_call *call, enum abx_result kind, size_t *ret_count)
-{
-    bool is_it = abx_call_result(call) == kind;
-
-    if (ret_count)
-        *ret_count = is_it ? call->item_count : 0;
-    return is_it ? call->items : NULL;
-}
-
 const struct abx_sandbox_info *abx_call_sandbox_infos(const abx_call *call, size_t *ret_count)
 {
-    return items_of(call, ABX_RESULT_SANDBOX_INFOS, ret_count);
+    return call_items(call, ABX_RESULT_SANDBOX_INFOS, ret_count);
 }
 
 /* ---- metrics ---- */
@@ -287,7 +279,7 @@ static int start_metrics(abx_call *call, const char *sandbox_id, int64_t start_s
 
     if (r < 0)
         return r;
-    if (control_config(call)->debug) {
+    if (control_is_debug(call)) {
         call_finish(call, ABX_RESULT_METRICS);
         return 0;
     }
@@ -310,7 +302,7 @@ abx_call *abx_sandbox_get_metrics(abx_client *client, abx_config *config, const 
 
 const struct abx_metrics *abx_call_metrics(const abx_call *call, size_t *ret_count)
 {
-    return items_of(call, ABX_RESULT_METRICS, ret_count);
+    return call_items(call, ABX_RESULT_METRICS, ret_count);
 }
 
 /* ---- logs ---- */
@@ -387,5 +379,5 @@ abx_call *abx_sandbox_get_logs(abx_client *client, abx_config *config, const cha
 
 const struct abx_log_entry *abx_call_logs(const abx_call *call, size_t *ret_count)
 {
-    return items_of(call, ABX_RESULT_LOGS, ret_count);
+    return call_items(call, ABX_RESULT_LOGS, ret_count);
 }

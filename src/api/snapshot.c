@@ -163,11 +163,7 @@ abx_call *abx_snapshot_delete(abx_client *client, abx_config *config, const char
 
 const struct abx_snapshot *abx_call_snapshots(const abx_call *call, size_t *ret_count)
 {
-    bool is_it = abx_call_result(call) == ABX_RESULT_SNAPSHOTS;
-
-    if (ret_count)
-        *ret_count = is_it ? call->item_count : 0;
-    return is_it ? call->items : NULL;
+    return call_items(call, ABX_RESULT_SNAPSHOTS, ret_count);
 }
 
 static int decode_fork(abx_call *call, const json_t *doc, struct abx_err *err)

@@ -31,11 +31,14 @@ static int terminal_url(const abx_sandbox *sb, struct buf *to, struct abx_err *e
 }
 
 static int terminal_opts(const abx_sandbox *sb, const char *user, struct buf *url, struct buf *mem,
-                         struct abx_pair headers[SANDBOX_HEADERS_MAX],
+                         struct abx_pair headers[SANDBOX_HEADERS_MAX], int64_t request_timeout_ms,
                          struct abx_websocket_opts *to, struct abx_err *err)
 {
-    int r = terminal_url(sb, url, err);
+    int64_t deadline_ns; /* the WebSocket makes its own */
+    int r = sandbox_deadline(sb, request_timeout_ms, &deadline_ns, err);
 
+    if (r == 0)
+        r = terminal_url(sb, url, err);
     if (r == 0)
         r = sandbox_headers(sb, ENVD_PORT, envd_user(sb, user), mem, headers, err);
     if (r < 0)
@@ -43,6 +46,7 @@ static int terminal_opts(const abx_sandbox *sb, const char *user, struct buf *ur
     to->url = buf_cstr(url);
     to->headers = headers;
     to->header_count = (size_t)r;
+    to->request_timeout_ms = request_timeout_ms;
     to->ping_interval_ms = sb->config->ws_ping_interval_ms;
     return 0;
 }
@@ -58,10 +62,9 @@ abx_call *abx_terminal_open(abx_client *client, const abx_sandbox *sandbox, uint
     int n = resize_format(first, cols, rows, &err), r = n;
 
     if (r >= 0)
-        r = terminal_opts(sandbox, user, &url, &mem, headers, &opts, &err);
+        r = terminal_opts(sandbox, user, &url, &mem, headers, request_timeout_ms, &opts, &err);
     if (r < 0)
         return call_new_failed(client, &err);
-    opts.request_timeout_ms = request_timeout_ms;
     return websocket_open(client, sandbox->config, &opts, slice_of(first, (size_t)n));
 }
 

@@ -456,6 +456,16 @@ int64_t time_mono_ns(void)
     return t.tv_sec * NSEC_PER_SEC + t.tv_nsec;
 }
 
+int64_t time_mono_after_ms(int64_t ms)
+{
+    int64_t ns;
+
+    if (__builtin_mul_overflow(ms, NSEC_PER_MSEC, &ns) ||
+        __builtin_add_overflow(ns, time_mono_ns(), &ns))
+        return INT64_MAX;
+    return ns;
+}
+
 int64_t time_wall_ms(void)
 {
     struct timespec t;

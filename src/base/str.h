@@ -51,4 +51,6 @@ bool time_parse_rfc3339_parts(struct slice s, int64_t *ret_s, int32_t *ret_ns);
 
 /* Clocks. */
 int64_t time_mono_ns(void);
+/* What it will be in `ms` (not negative); INT64_MAX when that is beyond it. */
+int64_t time_mono_after_ms(int64_t ms);
 int64_t time_wall_ms(void);

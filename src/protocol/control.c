@@ -85,6 +85,13 @@ void control_fail_after(abx_call *call, const struct abx_err *err)
     ((struct control *)call->state)->verdict = *err;
 }
 
+bool control_is_debug(const abx_call *call)
+{
+    const abx_config *config = control_config(call);
+
+    return config && config->debug;
+}
+
 /* ---- the answer ---- */
 
 static void control_fail(abx_call *call, const struct abx_err *err, int status)
@@ -352,8 +359,12 @@ int control_start(abx_call *call, const struct control_spec *spec, struct abx_er
 {
     struct control *c = call->state;
     struct auth_headers auth = { 0 };
-    int r;
+    int r = config_check(c->config, err);
 
+    if (r == 0)
+        r = timeout_check(spec->request_timeout_ms, "request_timeout_ms", err);
+    if (r < 0)
+        return r;
     c->spec = *spec;
     c->status = 0;
     c->task = (struct client_task){ .fn = on_too_large, .user = call };

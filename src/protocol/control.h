@@ -38,7 +38,9 @@ struct control_spec {
 /* A call for control_start. Its `state` has `size` bytes for the module (control_state). NULL when out of memory. */
 abx_call *control_new(abx_client *client, abx_config *config, size_t size);
 void *control_state(const abx_call *call);
-abx_config *control_config(const abx_call *call);
+abx_config *control_config(const abx_call *call); /* NULL when the caller gave none */
+/* Is there no control plane (debug mode)? */
+bool control_is_debug(const abx_call *call);
 /* Errors: INVALID_ARGUMENT, UNAUTHENTICATED (no credentials), RESOURCE_EXHAUSTED. */
 int control_start(abx_call *call, const struct control_spec *spec, struct abx_err *err);
 /* However the request under way ends, the call fails with `err`. */

@@ -104,10 +104,24 @@ static bool version_parse(const char *text, unsigned v[3])
     return false;
 }
 
+int sandbox_deadline(const abx_sandbox *sb, int64_t request_timeout_ms, int64_t *ret_ns,
+                     struct abx_err *err)
+{
+    int r = timeout_check(request_timeout_ms, "request_timeout_ms", err);
+
+    if (!sb)
+        return err_set(err, ABX_INVALID_ARGUMENT, "sandbox: is missing (NULL)");
+    if (r == 0)
+        *ret_ns = config_deadline_ns(sb->config, request_timeout_ms);
+    return r;
+}
+
 bool sandbox_has_envd(const abx_sandbox *sb, unsigned major, unsigned minor, unsigned patch)
 {
     const unsigned want[3] = { major, minor, patch };
 
+    if (!sb) /* sandbox_deadline names it */
+        return true;
     for (int i = 0; i < 3; i++) {
         if (sb->envd[i] != want[i])
             return sb->envd[i] > want[i];
@@ -211,6 +225,8 @@ int sandbox_port_url(const abx_sandbox *sb, uint16_t port, char **ret, struct ab
 
 char *abx_sandbox_host(const abx_sandbox *sb, uint16_t port)
 {
+    if (!sb)
+        return NULL;
     if (sb->config->debug)
         return text_make("localhost:%u", port);
     return text_make("%u-%s.%s", port, sb->id, sb->domain);
@@ -287,11 +303,15 @@ int sandbox_new(abx_config *config, const struct abx_sandbox_parts *parts, abx_s
                 struct abx_err *err)
 {
     _cleanup_(sandbox_freep) abx_sandbox *sb = NULL;
-    const char *domain = parts->domain && *parts->domain ? parts->domain : config->domain;
-    int r = check_parts(parts, err);
+    const char *domain = parts->domain;
+    int r = config_check(config, err);
 
+    if (r == 0)
+        r = check_parts(parts, err);
     if (r < 0)
         return r;
+    if (!domain || !*domain)
+        domain = config->domain;
     sb = calloc(1, sizeof *sb);
     if (!sb)
         return err_oom(err);
@@ -328,7 +348,8 @@ int abx_sandbox_new(abx_config *config, const struct abx_sandbox_parts *parts, a
 
 abx_sandbox *abx_sandbox_ref(abx_sandbox *sb)
 {
-    atomic_fetch_add_explicit(&sb->refs, 1, memory_order_relaxed);
+    if (sb)
+        atomic_fetch_add_explicit(&sb->refs, 1, memory_order_relaxed);
     return sb;
 }
 
@@ -340,42 +361,44 @@ void abx_sandbox_unref(abx_sandbox *sb)
 
 const char *abx_sandbox_id(const abx_sandbox *sb)
 {
-    return sb->id;
+    return sb ? sb->id : NULL;
 }
 
 const char *abx_sandbox_template_id(const abx_sandbox *sb)
 {
-    return sb->template_id;
+    return sb ? sb->template_id : NULL;
 }
 
 const char *abx_sandbox_envd_version(const abx_sandbox *sb)
 {
-    return sb->envd_version;
+    return sb ? sb->envd_version : NULL;
 }
 
 const char *abx_sandbox_domain(const abx_sandbox *sb)
 {
-    return sb->domain;
+    return sb ? sb->domain : NULL;
 }
 
 const char *abx_sandbox_access_token(const abx_sandbox *sb)
 {
-    return sb->access_token;
+    return sb ? sb->access_token : NULL;
 }
 
 const char *abx_sandbox_traffic_token(const abx_sandbox *sb)
 {
-    return sb->traffic_token;
+    return sb ? sb->traffic_token : NULL;
 }
 
 const char *abx_sandbox_envd_url(const abx_sandbox *sb, int direct)
 {
+    if (!sb)
+        return NULL;
     return direct ? sb->envd_direct_url : sb->envd_url;
 }
 
 abx_config *abx_sandbox_config(const abx_sandbox *sb)
 {
-    return sb->config;
+    return sb ? sb->config : NULL;
 }
 
 /* ---- headers ---- */

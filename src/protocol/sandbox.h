@@ -30,6 +30,11 @@ int sandbox_id_check(const char *id, struct abx_err *err);
 int sandbox_new(abx_config *config, const struct abx_sandbox_parts *parts, abx_sandbox **ret,
                 struct abx_err *err);
 
+/* Deadline of a call in `sb`, from its request_timeout_ms. INVALID_ARGUMENT when that is out of range and when `sb` is
+ * NULL: the first check of every call. */
+int sandbox_deadline(const abx_sandbox *sb, int64_t request_timeout_ms, int64_t *ret_ns,
+                     struct abx_err *err);
+
 /* Is its envd at least major.minor.patch? */
 bool sandbox_has_envd(const abx_sandbox *sb, unsigned major, unsigned minor, unsigned patch);
 /* The same as a check: ABX_REASON_TEMPLATE_TOO_OLD names what needs it and both versions. */

@@ -8,6 +8,7 @@
 #include "e2b/jsondoc.h"
 #include "protocol/sandbox.h"
 #include "transport/call.h"
+#include "transport/config.h"
 #include "transport/opts.h"
 
 #define SERVER_TIMEOUT_MS 30000
@@ -104,7 +105,8 @@ void abx_server_unref(abx_server *s)
 
 abx_server *abx_server_ref(abx_server *s)
 {
-    atomic_fetch_add(&s->refs, 1);
+    if (s)
+        atomic_fetch_add(&s->refs, 1);
     return s;
 }
 
@@ -192,8 +194,13 @@ static int server_make(abx_config *config, const struct abx_server_parts *given,
 
     if (r < 0)
         return r;
-    if (parts.request_timeout_ms < ABX_UNSET)
-        return err_set(err, ABX_INVALID_ARGUMENT, "request_timeout_ms: is negative");
+    r = config_check(config, err);
+    if (r == 0)
+        r = timeout_check(parts.request_timeout_ms, "request_timeout_ms", err);
+    if (r == 0)
+        r = opts_array_check(parts.headers, parts.header_count, "headers", err);
+    if (r < 0)
+        return r;
     s = calloc(1, sizeof *s);
     if (!s)
         return err_oom(err);
@@ -243,7 +250,8 @@ static int of_sandbox(const abx_sandbox *sandbox, uint16_t port, uint16_t pty_po
     struct abx_pair headers[SANDBOX_HEADERS_MAX];
     _cleanup_(buf_done) struct buf mem = BUF_INIT(65536), pty = BUF_INIT(65536);
     _cleanup_(freep) char *url = NULL;
-    int r = sandbox_port_url(sandbox, port, &url, err);
+    int r = sandbox ? sandbox_port_url(sandbox, port, &url, err)
+                    : err_set(err, ABX_INVALID_ARGUMENT, "sandbox: is missing (NULL)");
 
     if (r == 0)
         r = pty_url_make(sandbox, pty_port, &pty, err);

@@ -263,6 +263,12 @@ static abx_call *server_start(abx_client *client, abx_server *server,
     sse_decoder_init(&c->sse, SERVER_EVENT_MAX);
     call->bytes.limit = SERVER_ANSWER_MAX;
     r = opts_copy(&o, sizeof o, opts, "abx_server_opts", &err);
+    if (r == 0 && !server)
+        r = err_set(&err, ABX_INVALID_ARGUMENT, "server: is missing (NULL)");
+    if (r == 0)
+        r = timeout_check(o.request_timeout_ms, "request_timeout_ms", &err);
+    if (r == 0)
+        r = timeout_check(o.idle_timeout_ms, "idle_timeout_ms", &err);
     if (r == 0)
         r = server_send(call, &o, &err);
     if (r < 0)
@@ -293,7 +299,9 @@ abx_call *abx_server_pty(abx_client *client, abx_server *server, const char *ses
     const char *text;
     int r = 0;
 
-    if (!server->pty_url)
+    if (!server)
+        r = err_set(&err, ABX_INVALID_ARGUMENT, "server: is missing (NULL)");
+    else if (!server->pty_url)
         r = err_set(&err, ABX_FAILED_PRECONDITION, "pty_url: the server has none");
     else if (buf_printf(&url, "%s/pty?session_id=", server->pty_url) != BUF_OK ||
              percent_encode(&url, slice_str(session_id)) != BUF_OK || !(text = buf_cstr(&url)))

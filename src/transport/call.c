@@ -2,6 +2,7 @@
  * that started or ended the operation; done is told after the last event was taken. */
 #include "transport/call.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,10 @@ struct call_event {
 };
 
 #define BLOCK_BYTES 4000u
+
+/* What is known of a call that a starting function could not make. */
+static const struct abx_error no_call = { .code = ABX_RESOURCE_EXHAUSTED,
+                                          .message = "there is no call: out of memory" };
 
 /* ---- memory ---- */
 
@@ -79,7 +84,7 @@ static void call_tell(void *user);
 
 abx_call *call_new(abx_client *client, const struct call_ops *ops, size_t state_size)
 {
-    abx_call *call = calloc(1, sizeof *call);
+    abx_call *call = client ? calloc(1, sizeof *call) : NULL;
 
     if (!call)
         return NULL;
@@ -134,8 +139,22 @@ static void call_schedule(abx_call *call)
         client_task_add(call->client, &call->task);
 }
 
+/* abx_call_bytes and abx_call_command promise a NUL behind the bytes. */
+static void bytes_close(abx_call *call)
+{
+    struct abx_err err;
+
+    if ((!call->bytes.mem || buf_cstr(&call->bytes)) && (!call->more.mem || buf_cstr(&call->more)))
+        return;
+    (void)err_oom(&err);
+    error_export(&err, 0, &call->error);
+    buf_done(&call->bytes);
+    buf_done(&call->more);
+}
+
 static void call_end(abx_call *call)
 {
+    bytes_close(call);
     call->is_finished = true;
     if (call->ops->done)
         call->ops->done(call);
@@ -169,7 +188,7 @@ void abx_call_cancel(abx_call *call)
 {
     struct abx_err err;
 
-    if (call->is_finished)
+    if (!call || call->is_finished)
         return;
     if (call->ops->cancel)
         call->ops->cancel(call);
@@ -197,6 +216,10 @@ void abx_call_free(abx_call *call)
     call->on_done = NULL;
     call->on_event = NULL;
     abx_call_cancel(call);
+    if (call->waiting > 0) { /* by a callback: abx_call_wait frees it */
+        call->is_freed = true;
+        return;
+    }
     if (call->client) {
         client_task_remove(call->client, &call->task);
         client_call_remove(call->client, &call->link);
@@ -234,6 +257,8 @@ void call_detach(abx_call *call)
 
 void abx_call_on_done(abx_call *call, abx_call_fn fn, void *user)
 {
+    if (!call)
+        return;
     call->on_done = fn;
     call->on_done_user = user;
     call->is_told = false;
@@ -243,6 +268,8 @@ void abx_call_on_done(abx_call *call, abx_call_fn fn, void *user)
 
 void abx_call_on_event(abx_call *call, abx_call_fn fn, void *user)
 {
+    if (!call)
+        return;
     call->on_event = fn;
     call->on_event_user = user;
     if (fn && call->first)
@@ -251,61 +278,73 @@ void abx_call_on_event(abx_call *call, abx_call_fn fn, void *user)
 
 int abx_call_is_done(const abx_call *call)
 {
-    return call->is_finished && !call->first;
+    return !call || (call->is_finished && !call->first);
 }
 
 const struct abx_error *abx_call_error(const abx_call *call)
 {
-    return &call->error;
+    return call ? &call->error : &no_call;
 }
 
 void abx_call_resume(abx_call *call)
 {
-    if (!call->is_finished && call->ops->resume_source)
+    if (call && !call->is_finished && call->ops->resume_source)
         call->ops->resume_source(call);
 }
 
 void abx_call_set_user(abx_call *call, void *user)
 {
-    call->user = user;
+    if (call)
+        call->user = user;
 }
 
 void *abx_call_user(const abx_call *call)
 {
-    return call->user;
+    return call ? call->user : NULL;
 }
 
 enum abx_result abx_call_result(const abx_call *call)
 {
-    return call->error.code == 0 ? call->result : ABX_RESULT_NONE;
+    return call && call->error.code == 0 ? call->result : ABX_RESULT_NONE;
+}
+
+const void *call_items(const abx_call *call, enum abx_result kind, size_t *ret_count)
+{
+    bool is_it = abx_call_result(call) == kind;
+
+    if (ret_count)
+        *ret_count = is_it ? call->item_count : 0;
+    return is_it ? call->items : NULL;
 }
 
 int abx_call_bool(const abx_call *call)
 {
-    return call->bool_result;
+    return call && call->bool_result;
 }
 
 const char *abx_call_next_token(const abx_call *call)
 {
-    return call->next_token;
+    return call ? call->next_token : NULL;
 }
 
 const void *abx_call_bytes(const abx_call *call, size_t *ret_size)
 {
-    if (call->room) {
+    if (call && call->room) {
         if (ret_size)
             *ret_size = call->room_used;
         return call->room;
     }
     if (ret_size)
-        *ret_size = call->bytes.len;
-    return call->bytes.mem ? call->bytes.mem + call->bytes.off : (const void *)"";
+        *ret_size = call ? call->bytes.len : 0;
+    return call && call->bytes.mem ? call->bytes.mem + call->bytes.off : (const void *)"";
 }
 
 void *abx_call_take_bytes(abx_call *call, size_t *ret_size)
 {
     uint8_t *mem;
 
+    if (!call)
+        return NULL;
     if (call->room && call->bytes.len == 0 &&
         buf_append(&call->bytes, call->room, call->room_used) != BUF_OK)
         return NULL;
@@ -320,42 +359,60 @@ void *abx_call_take_bytes(abx_call *call, size_t *ret_size)
     return mem;
 }
 
-int abx_call_wait(abx_call *call, int64_t timeout_ms, struct abx_error *err)
+static int wait_fail(struct abx_error *to, int code, const char *message)
 {
-    int64_t end_ns = timeout_ms < 0 ? INT64_MAX : time_mono_ns() + timeout_ms * 1000000;
     struct abx_err why;
 
-    while (!abx_call_is_done(call)) {
+    (void)err_set(&why, code, "%s", message);
+    if (to)
+        error_export(&why, 0, to);
+    return code;
+}
+
+/* Until it is done, or freed by a callback; 0 or why the waiting ended before. */
+static int wait_run(abx_call *call, int64_t timeout_ms, struct abx_error *err)
+{
+    int64_t end_ns = timeout_ms < 0 ? INT64_MAX : time_mono_after_ms(timeout_ms);
+
+    while (!call->is_freed && !abx_call_is_done(call)) {
         int64_t left_ns = end_ns - time_mono_ns();
+        char text[64];
         int r;
 
-        if (!call->client)
-            return ABX_FAILED_PRECONDITION;
         if (left_ns <= 0) {
-            int code = err_set(&why, ABX_DEADLINE_EXCEEDED, "not done within %lld ms",
-                               (long long)timeout_ms);
+            (void)snprintf(text, sizeof text, "not done within %lld ms", (long long)timeout_ms);
+            return wait_fail(err, ABX_DEADLINE_EXCEEDED, text);
+        }
+        if (call->first) /* somebody has to take them: that is the caller */
+            return wait_fail(err, ABX_FAILED_PRECONDITION, "events wait for abx_call_next");
+        r = abx_client_wait(call->client, end_ns == INT64_MAX ? -1 : (left_ns + 999999) / 1000000);
+        if (r == ABX_FAILED_PRECONDITION)
+            return wait_fail(err, r,
+                             "cannot wait inside a callback, nor in a child made by fork()");
+        if (r < 0)
+            return wait_fail(err, r, "interrupted");
+    }
+    return 0;
+}
 
-            if (err)
-                error_export(&why, 0, err);
-            return code;
-        }
-        if (call->first) { /* somebody has to take them: that is the caller */
-            (void)err_set(&why, ABX_FAILED_PRECONDITION, "events wait for abx_call_next");
-            if (err)
-                error_export(&why, 0, err);
-            return ABX_FAILED_PRECONDITION;
-        }
-        r = abx_client_wait(call->client, timeout_ms < 0 ? -1 : (left_ns + 999999) / 1000000);
-        if (r < 0) {
-            (void)err_set(&why, r, "interrupted");
-            if (err)
-                error_export(&why, 0, err);
+int abx_call_wait(abx_call *call, int64_t timeout_ms, struct abx_error *err)
+{
+    struct abx_error why = *abx_call_error(call);
+    int r;
+
+    if (call) {
+        call->waiting++;
+        r = wait_run(call, timeout_ms, err);
+        call->waiting--;
+        why = call->error;
+        if (call->is_freed && call->waiting == 0)
+            abx_call_free(call);
+        if (r < 0)
             return r;
-        }
     }
     if (err)
-        *err = call->error;
-    return call->error.code;
+        *err = why;
+    return why.code;
 }
 
 /* ---- events ---- */
@@ -449,8 +506,11 @@ bool call_events_full(abx_call *call)
 
 int abx_call_next(abx_call *call, struct abx_event *ret)
 {
-    struct call_event *e = call->first;
+    struct call_event *e;
 
+    if (!call)
+        return 0;
+    e = call->first;
     free(TAKE_PTR(call->taken));
     if (!e)
         return 0;

@@ -54,13 +54,15 @@ struct abx_call {
     abx_call_fn on_done, on_event;
     void *on_done_user, *on_event_user;
     struct client_task task;
+    int waiting;   /* abx_call_wait is driving the client for it */
+    bool is_freed; /* meanwhile */
     struct call_block *blocks;
     struct call_event *first, *last, *taken;
     size_t queued_bytes;
     uint64_t max_bytes;
 };
 
-/* NULL when out of memory. */
+/* NULL when out of memory, and without a client. */
 abx_call *call_new(abx_client *client, const struct call_ops *ops, size_t state_size);
 
 /* The operation ended. */
@@ -76,6 +78,9 @@ abx_call *call_new_failed(abx_client *client, const struct abx_err *err);
 bool call_event_push(abx_call *call, const struct abx_event *event);
 /* Over ABX_EVENT_QUEUE_BYTES: stop reading until ops->resume. */
 bool call_events_full(abx_call *call);
+
+/* The result's array when it is of this kind, else NULL; `call` and `ret_count` may be NULL. */
+const void *call_items(const abx_call *call, enum abx_result kind, size_t *ret_count);
 
 /* Zeroed memory that lives as long as the call; NULL when out of memory. */
 void *call_alloc(abx_call *call, size_t size);

@@ -21,6 +21,7 @@
 #include "base/str.h"
 #include "transport/call.h"
 #include "transport/http.h"
+#include "transport/opts.h"
 
 #define EVENTS_MAX 64
 /* Tasks that schedule each other get this many turns before other loops' work has its turn. */
@@ -364,7 +365,7 @@ static int client_turn(abx_client *c, int timeout_ms)
 
 int abx_client_process(abx_client *c)
 {
-    if (c->in_process || client_is_forked(c))
+    if (!c || c->in_process || client_is_forked(c))
         return ABX_FAILED_PRECONDITION;
     return client_turn(c, 0);
 }
@@ -373,7 +374,7 @@ int abx_client_wait(abx_client *c, int64_t timeout_ms)
 {
     int wait_ms = timeout_ms < 0 ? -1 : (int)MIN(timeout_ms, (int64_t)INT32_MAX);
 
-    if (c->in_process || client_is_forked(c))
+    if (!c || c->in_process || client_is_forked(c))
         return ABX_FAILED_PRECONDITION;
     if (atomic_exchange(&c->is_woken, false))
         wait_ms = 0;
@@ -432,11 +433,12 @@ int abx_client_new(const struct abx_client_opts *opts, abx_client **ret, struct 
 {
     struct abx_client_opts o = ABX_CLIENT_OPTS_INIT;
     struct abx_err why = { 0 };
-    abx_client *c = calloc(1, sizeof *c);
-    int r;
+    abx_client *c = NULL;
+    int r = opts_copy(&o, sizeof o, opts, "abx_client_opts", &why);
 
-    if (opts)
-        memcpy(&o, opts, MIN(opts->size, sizeof o));
+    if (r < 0)
+        goto fail;
+    c = calloc(1, sizeof *c);
     if (!c) {
         r = err_oom(&why);
         goto fail;
@@ -461,6 +463,7 @@ fail:
 static void client_destroy(abx_client *c)
 {
     c->is_closing = true;
+    c->in_process = true; /* callbacks that drive or free it find it busy */
     while (c->calls)
         call_detach((abx_call *)c->calls);
     http_pool_free(c->http);

@@ -59,7 +59,7 @@ void abx_config_unref(abx_config *config)
 const char *abx_config_get(const abx_config *config, const char *key, int reveal,
                            const char **ret_origin)
 {
-    int i = config_row_find(key);
+    int i = config && key ? config_row_find(key) : -1;
     const struct config_value *v = i < 0 ? NULL : &config->values[i];
 
     if (ret_origin)
@@ -69,15 +69,26 @@ const char *abx_config_get(const abx_config *config, const char *key, int reveal
     return reveal || !v->masked ? v->text : v->masked;
 }
 
+int config_check(const abx_config *config, struct abx_err *err)
+{
+    return config ? 0 : err_set(err, ABX_INVALID_ARGUMENT, "config: is missing (NULL)");
+}
+
 int64_t config_deadline_ns(const abx_config *config, int64_t request_timeout_ms)
 {
-    int64_t ms = request_timeout_ms == ABX_UNSET ? config->request_timeout_ms : request_timeout_ms;
-    int64_t ns;
+    int64_t ms = request_timeout_ms;
 
-    if (ms <= 0)
-        return 0;
-    if (__builtin_mul_overflow(ms, NSEC_PER_MSEC, &ns) ||
-        __builtin_add_overflow(ns, time_mono_ns(), &ns))
-        return 0;
-    return ns;
+    if (ms == ABX_UNSET)
+        ms = config ? config->request_timeout_ms : CONFIG_REQUEST_TIMEOUT_MS;
+    return ms > 0 ? time_mono_after_ms(ms) : 0;
+}
+
+int timeout_check(int64_t ms, const char *name, struct abx_err *err)
+{
+    if (ms < 0 && ms != ABX_UNSET)
+        return err_set(err, ABX_INVALID_ARGUMENT, "%s is negative", name);
+    if (ms > TIMEOUT_MS_MAX)
+        return err_set(err, ABX_INVALID_ARGUMENT, "%s is over %lld", name,
+                       (long long)TIMEOUT_MS_MAX);
+    return 0;
 }

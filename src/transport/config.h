@@ -45,5 +45,14 @@ struct abx_config {
     int max_connections, max_idle_connections, idle_timeout_ms;
 };
 
+/* INVALID_ARGUMENT when there is none (NULL). */
+int config_check(const abx_config *config, struct abx_err *err);
+
+/* INVALID_ARGUMENT when `ms` is negative other than ABX_UNSET, or longer than Connect-Timeout-Ms can say. Every
+ * timeout that a caller gives is checked by it. */
+#define TIMEOUT_MS_MAX INT64_C(9999999999)
+int timeout_check(int64_t ms, const char *name, struct abx_err *err);
+
+#define CONFIG_REQUEST_TIMEOUT_MS 60000 /* without a config */
 /* What a call's request_timeout_ms means: ABX_UNSET = the config's. Returns a deadline in ns, 0 = none. */
 int64_t config_deadline_ns(const abx_config *config, int64_t request_timeout_ms);

@@ -366,12 +366,12 @@ static int change_file(struct change *c, struct abx_err *err)
 
 static int check(struct change *c, const char *key, struct abx_err *err)
 {
-    int row = config_row_find(key);
+    int row = key ? config_row_find(key) : -1;
     int64_t parsed;
     int r = 0;
 
     if (row < 0)
-        return err_set(err, ABX_INVALID_ARGUMENT, "there is no key '%.64s'", key);
+        return err_set(err, ABX_INVALID_ARGUMENT, "there is no key '%.64s'", key ? key : "");
     c->row = &config_rows[row];
     if (c->profile) {
         if (row == CONFIG_PROFILE)

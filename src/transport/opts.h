@@ -9,6 +9,15 @@
 
 #include "base/err.h"
 
+/* INVALID_ARGUMENT when an array of `n` elements is missing. */
+static inline int opts_array_check(const void *array, size_t n, const char *name,
+                                   struct abx_err *err)
+{
+    if (array || n == 0)
+        return 0;
+    return err_set(err, ABX_INVALID_ARGUMENT, "%s: is NULL with a count of %zu", name, n);
+}
+
 /* Overwrites the beginning of `to`, which holds the defaults (its _INIT), by what the caller's struct `from` has of it;
  * NULL = all defaults. Errors: INVALID_ARGUMENT when size was not set. */
 static inline int opts_copy(void *to, size_t size, const void *from, const char *name,

@@ -4,6 +4,7 @@
 #include "base/str.h"
 #include "transport/call.h"
 #include "transport/http.h"
+#include "transport/opts.h"
 
 #define RESULT_BYTES_DEFAULT (UINT64_C(64) << 20)
 
@@ -134,18 +135,15 @@ static bool is_read(const char *method)
 
 static int request_check(const struct abx_http_opts *o, struct abx_err *err)
 {
-    if (o->header_count > 0 && !o->headers)
-        return err_set(err, ABX_INVALID_ARGUMENT, "headers: is NULL with header_count %zu",
-                       o->header_count);
-    if (o->body_size > 0 && !o->body)
-        return err_set(err, ABX_INVALID_ARGUMENT, "body: is NULL with body_size %zu", o->body_size);
-    if (o->body && o->source)
-        return err_set(err, ABX_INVALID_ARGUMENT, "body and source: only one of them");
-    if (o->request_timeout_ms < ABX_UNSET)
-        return err_set(err, ABX_INVALID_ARGUMENT, "request_timeout_ms: is negative");
-    if (o->idle_timeout_ms < ABX_UNSET)
-        return err_set(err, ABX_INVALID_ARGUMENT, "idle_timeout_ms: is negative");
-    return 0;
+    int r = opts_array_check(o->headers, o->header_count, "headers", err);
+
+    if (r == 0)
+        r = opts_array_check(o->body, o->body_size, "body", err);
+    if (r == 0 && o->body && o->source)
+        r = err_set(err, ABX_INVALID_ARGUMENT, "body and source: only one of them");
+    if (r == 0)
+        r = timeout_check(o->request_timeout_ms, "request_timeout_ms", err);
+    return r == 0 ? timeout_check(o->idle_timeout_ms, "idle_timeout_ms", err) : r;
 }
 
 abx_call *abx_http_request(abx_client *client, abx_config *config, const struct abx_http_opts *opts)
@@ -157,9 +155,7 @@ abx_call *abx_http_request(abx_client *client, abx_config *config, const struct 
     struct request *r;
     int64_t due_ns;
 
-    if (opts)
-        memcpy(&o, opts, MIN(opts->size, sizeof o));
-    if (request_check(&o, &err) < 0)
+    if (opts_copy(&o, sizeof o, opts, "abx_http_opts", &err) < 0 || request_check(&o, &err) < 0)
         return call_new_failed(client, &err);
     call = call_new(client, &request_ops, sizeof(struct request));
     if (!call)
@@ -192,11 +188,12 @@ abx_call *abx_http_request(abx_client *client, abx_config *config, const struct 
 
 void abx_call_http(const abx_call *call, struct abx_http_result *ret)
 {
-    const struct request *r = call->state;
+    const struct request *r;
 
     *ret = (struct abx_http_result){ 0 };
-    if (call->ops != &request_ops)
+    if (!call || call->ops != &request_ops)
         return;
+    r = call->state;
     ret->status = r->status;
     ret->version = r->version;
     ret->headers = r->headers;
