@@ -1,7 +1,7 @@
 /* http.h - plain HTTP requests and WebSockets over the client's transport (layer 1).
  *
  * For what no other header covers: servers in a sandbox's ports, in-image APIs, tests. Redirects are
- * not followed. Header limits: 100 fields, 64 KiB.
+ * not followed. Header limits: 100 fields, 64 KiB; with 1xx answers and trailers 256 KiB.
  */
 #ifndef ABX_HTTP_H
 #define ABX_HTTP_H
@@ -45,7 +45,7 @@ struct abx_http_opts {
       ABX_UNSET,                                                                                   \
       0,                                                                                           \
       0 }
-/* Result: HTTP; any status is a success. `config` gives proxy, CA file, timeouts, not the key. */
+/* Result: HTTP; any status is a success. `config` gives proxy, CA file, timeouts, not the key; NULL = none of them, 60 s. */
 ABX_EXPORT abx_call *abx_http_request(abx_client *client, abx_config *config,
                                       const struct abx_http_opts *opts);
 
@@ -63,8 +63,8 @@ ABX_EXPORT void abx_call_http(const abx_call *call, struct abx_http_result *ret)
 
 struct abx_websocket_opts {
     size_t size;
-    const char *url; /* ws:// or wss:// */
-    const struct abx_pair *headers;
+    const char *url;                /* ws:// or wss:// */
+    const struct abx_pair *headers; /* none of the handshake's own, nor of a body's */
     size_t header_count;
     const char *protocol;     /* Sec-WebSocket-Protocol, or NULL */
     size_t max_message_bytes; /* 0 = 16 MiB; a larger one closes with 1009 */

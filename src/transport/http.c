@@ -311,6 +311,9 @@ size_t exchange_on_header(char *p, size_t size, size_t n, void *user)
     n *= size;
     if (x->is_canceled)
         return 0;
+    x->field_bytes += n;
+    if (x->field_bytes > HTTP_FIELDS_BYTES)
+        return answer_bad(x, "its heads and trailers are over 256 KiB");
     if (x->has_head || x->is_discarding) /* trailers */
         return n;
     switch (head_line(&x->head, slice_of(p, n))) {
@@ -495,7 +498,7 @@ static int exchange_attempt(struct http_exchange *x, struct abx_err *err)
     x->is_sent = x->is_resend = x->is_refused = x->has_head = x->is_discarding = false;
     x->is_bad_head = false;
     x->recv_paused = x->send_paused = x->resume_recv = x->resume_send = false;
-    x->discarded = 0;
+    x->discarded = x->field_bytes = 0;
     x->body_at = 0;
     head_reset(&x->head);
     if (pool_enqueue(x->pool, x)) {

@@ -84,7 +84,7 @@ enum gzip_result gzip_body(struct http_exchange *x, struct slice packed)
         if ((g->z.avail_in > 0 || !g->is_end) && !gzip_inflate(g))
             return GZIP_BAD;
         if (!gzip_flush(x)) {
-            g->ahead = packed.n - g->z.avail_in;
+            g->ahead += packed.n - g->z.avail_in; /* it may give them in smaller pieces */
             return GZIP_PAUSED;
         }
     } while (g->z.avail_in > 0 || (g->z.avail_out == 0 && !g->is_end));

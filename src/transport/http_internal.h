@@ -15,6 +15,8 @@
 
 #define HTTP_HEADERS_MAX 100
 #define HTTP_HEAD_BYTES 65536u
+/* Of an answer's 1xx heads, head and trailers together: libcurl keeps them all. */
+#define HTTP_FIELDS_BYTES (4 * HTTP_HEAD_BYTES)
 #define HTTP_URL_BYTES 65536u
 /* Bodies up to this are copied and go out in one write with their head. */
 #define HTTP_SMALL_BODY 16384u
@@ -110,6 +112,7 @@ struct http_exchange {
     int fd;           /* the last socket that was opened for it, -1 = none */
     bool recv_paused, send_paused, resume_recv, resume_send;
     size_t discarded;
+    size_t field_bytes; /* of 1xx heads, head and trailers */
     int64_t retry_after_ms;
     struct client_task resume_task;
     struct head_parser head;
@@ -120,8 +123,9 @@ struct http_exchange {
 struct http_socket {
     struct client_watch watch;
     struct http_pool *pool;
-    unsigned wanted;                    /* by libcurl; a watch may stay longer, see http_pool.c */
-    bool is_open;                       /* opened by us: closed by us */
+    unsigned wanted; /* by libcurl; a watch may stay longer, see http_pool.c */
+    bool is_open;    /* opened by us: closed by us */
+    bool is_idle; /* kept open, its last answer complete, not of HTTP/2: nothing may come on it */
     const struct http_exchange *opener; /* to compare with, not to follow: it may be gone */
 };
 

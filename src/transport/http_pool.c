@@ -29,9 +29,11 @@ static void pool_socket_event(void *user, unsigned events)
     struct http_pool *pool = s->pool;
     int flags = 0, running;
 
-    if (s->wanted ==
-        0) { /* a kept connection got something: libcurl looks before it uses it again */
+    if (s->wanted == 0) { /* a kept connection got something */
         client_watch_clear(pool->client, &s->watch);
+        /* libcurl would take it for the answer to the next request: an error of a server that closes, or a forged one. */
+        if (s->is_idle)
+            (void)shutdown(s->watch.fd, SHUT_RDWR);
         return;
     }
     if (events & CLIENT_IN)
@@ -70,18 +72,30 @@ static struct http_socket *socket_get(struct http_pool *pool, int fd)
     return s;
 }
 
+/* libcurl wants nothing of a socket any more: because the exchange is complete, and not paused? */
+static bool is_complete(CURL *easy)
+{
+    struct http_exchange *x = NULL;
+
+    (void)curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&x);
+    return x && !x->is_tunnel && !x->recv_paused && !x->send_paused &&
+           (x->has_head || x->is_discarding) && x->head.version < 20;
+}
+
 static int pool_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *socket_user)
 {
     struct http_pool *pool = user;
     struct http_socket *s = socket_get(pool, fd);
 
-    (void)easy;
     (void)socket_user;
     if (!s)
         return -1;
     s->wanted = what == CURL_POLL_REMOVE ? 0
                                          : (what & CURL_POLL_IN ? CLIENT_IN : 0) |
                                                (what & CURL_POLL_OUT ? CLIENT_OUT : 0);
+    s->is_idle = s->wanted == 0 && s->is_open && is_complete(easy);
+    if (s->is_idle)
+        return client_watch_set(pool->client, &s->watch, CLIENT_IN, NULL) < 0 ? -1 : 0;
     if (s->wanted == 0 && s->is_open && s->watch.events == CLIENT_IN)
         return 0;
     return client_watch_set(pool->client, &s->watch, s->wanted, NULL) < 0 ? -1 : 0;
@@ -133,7 +147,7 @@ static int pool_close(void *user, curl_socket_t fd)
         client_watch_clear(pool->client, &s->watch);
         if (s->is_open)
             pool->open_count--;
-        s->is_open = false;
+        s->is_open = s->is_idle = false;
         s->wanted = 0;
     }
     return close(fd);

@@ -112,6 +112,10 @@ static int check_spec(const struct http_spec *spec, struct slice *ret_host, bool
     for (size_t i = 0; spec->accept_gzip && i < spec->header_count; i++)
         if (slice_ieq_str(slice_str(spec->headers[i].key), "accept-encoding"))
             return err_set(err, ABX_INVALID_ARGUMENT, "header 'accept-encoding': is set already");
+    if (strcmp(spec->method, "HEAD") == 0 && (spec->has_body || spec->body.n > 0 || spec->source))
+        return err_set(err, ABX_INVALID_ARGUMENT, "body: a HEAD request has none");
+    if (strcmp(spec->method, "CONNECT") == 0)
+        return err_set(err, ABX_INVALID_ARGUMENT, "method: CONNECT is for proxies");
     if (spec->source && spec->source_size < 0 && spec->source_size != ABX_UNSET)
         return err_set(err, ABX_INVALID_ARGUMENT, "source_size: is negative");
     *ret_text_bytes = text;
@@ -228,7 +232,7 @@ int setup_spec(struct http_exchange *x, const struct http_spec *spec, struct abx
     x->renew = spec->renew;
     x->deadline_ns = spec->deadline_ns;
     x->head_deadline_ns = spec->head_deadline_ns;
-    x->idle_ns = spec->idle_ms * NSEC_PER_MSEC;
+    x->idle_ns = MIN(spec->idle_ms, TIMEOUT_MS_MAX) * NSEC_PER_MSEC;
     x->accept_gzip = spec->accept_gzip;
     x->http1_only = spec->http1_only;
     x->skip_502_retry = spec->skip_502_retry;
