@@ -25,6 +25,7 @@
 #define WEBSOCKET_CLOSE_MS 10000
 #define WEBSOCKET_PING_MS 30000
 #define WEBSOCKET_ERROR_BYTES 4096u
+#define WEBSOCKET_REASON_BYTES 123u /* RFC 6455 5.5 */
 #define WEBSOCKET_GUID "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 enum websocket_phase { CONNECTING, HANDSHAKE, OPEN, CLOSING };
@@ -239,29 +240,72 @@ static bool field_put(struct buf *b, const char *name, const char *value)
     return http1_field_put(b, slice_str(name), slice_str(value)) == BUF_OK;
 }
 
+/* A field of the handshake itself, or of a body that a GET does not have. */
+static bool is_own_field(const char *name)
+{
+    static const char *const own[] = { "host",
+                                       "connection",
+                                       "upgrade",
+                                       "sec-websocket-version",
+                                       "sec-websocket-key",
+                                       "sec-websocket-protocol",
+                                       "sec-websocket-extensions",
+                                       "content-length",
+                                       "transfer-encoding",
+                                       "expect" };
+
+    for (size_t i = 0; i < ARRAY_SIZE(own); i++)
+        if (strcasecmp(name, own[i]) == 0)
+            return true;
+    return false;
+}
+
+static int fields_put(struct websocket *w, const struct abx_websocket_opts *o, struct abx_err *err)
+{
+    for (size_t i = 0; i < o->header_count; i++) {
+        const struct abx_pair *h = &o->headers[i];
+
+        if (!h->key || !h->value)
+            return err_set(err, ABX_INVALID_ARGUMENT, "header %zu: name or value is missing", i);
+        if (is_own_field(h->key))
+            return err_set(err, ABX_INVALID_ARGUMENT, "header '%s': is set by the library", h->key);
+        if (!field_put(&w->out, h->key, h->value))
+            return err_set(err, ABX_INVALID_ARGUMENT,
+                           "header %zu: its name is no token, or its value has a control byte", i);
+    }
+    return 0;
+}
+
+/* Path and query of the URL as a request's target; the fragment is nobody else's business (RFC 6455 3). */
+static bool target_put(struct websocket *w, struct buf *to)
+{
+    const char *rest = strstr(w->url, "://") + 3;
+
+    rest += strcspn(rest, "/?#");
+    return (*rest == '/' || buf_append_byte(to, '/') == BUF_OK) &&
+           buf_append(to, rest, strcspn(rest, "#")) == BUF_OK;
+}
+
 /* The request into w->out. */
 static int request_make(struct websocket *w, const struct abx_websocket_opts *o,
                         struct abx_err *err)
 {
-    const char *target = strchr(strstr(w->url, "://") + 3, '/');
+    _cleanup_(buf_done) struct buf target = BUF_INIT(65537);
     char key[32];
-    bool ok =
-        accept_make(w, key) &&
-        http1_request_line(&w->out, SLICE_LIT("GET"), slice_str(target ? target : "/")) == BUF_OK &&
-        field_put(&w->out, "Host", w->host) && field_put(&w->out, "Connection", "Upgrade") &&
-        field_put(&w->out, "Upgrade", "websocket") &&
-        field_put(&w->out, "Sec-WebSocket-Version", "13") &&
-        field_put(&w->out, "Sec-WebSocket-Key", key);
+    bool ok = accept_make(w, key) && target_put(w, &target) &&
+              http1_request_line(&w->out, SLICE_LIT("GET"), buf_slice(&target)) == BUF_OK &&
+              field_put(&w->out, "Host", w->host) && field_put(&w->out, "Connection", "Upgrade") &&
+              field_put(&w->out, "Upgrade", "websocket") &&
+              field_put(&w->out, "Sec-WebSocket-Version", "13") &&
+              field_put(&w->out, "Sec-WebSocket-Key", key);
 
     if (ok && o->protocol)
         ok = field_put(&w->out, "Sec-WebSocket-Protocol", o->protocol);
-    for (size_t i = 0; ok && i < o->header_count; i++)
-        if (!field_put(&w->out, o->headers[i].key, o->headers[i].value))
-            return err_set(err, ABX_INVALID_ARGUMENT,
-                           "header %zu: its name is no token, or its value has a control byte", i);
-    if (!ok || http1_head_end(&w->out) != BUF_OK)
+    if (!ok)
         return err_set(err, ABX_INVALID_ARGUMENT, "url or protocol: has a forbidden byte");
-    return 0;
+    if (fields_put(w, o, err) < 0)
+        return err->code;
+    return http1_head_end(&w->out) == BUF_OK ? 0 : err_oom(err);
 }
 
 static int refusal(struct websocket *w, int status, struct abx_err *err)
@@ -525,6 +569,10 @@ static int opts_take(struct websocket *w, const struct abx_websocket_opts *o, st
     int64_t ping_ms = o->ping_interval_ms == ABX_UNSET ? WEBSOCKET_PING_MS : o->ping_interval_ms;
     int r = url_take(w, o->url, err);
 
+    if (r == 0)
+        r = timeout_check(o->request_timeout_ms, "request_timeout_ms", err);
+    if (r == 0)
+        r = opts_array_check(o->headers, o->header_count, "headers", err);
     if (r < 0)
         return r;
     if (ping_ms < 0 || ping_ms > INT32_MAX)
@@ -591,9 +639,9 @@ static int export_fail(const struct abx_err *err, struct abx_error *to)
 
 static struct websocket *websocket_of(abx_call *call, struct abx_err *err)
 {
-    struct websocket *w = call->state;
+    struct websocket *w = call ? call->state : NULL;
 
-    if (call->ops->resume == websocket_resume && !call->is_finished && w->phase == OPEN)
+    if (w && call->ops->resume == websocket_resume && !call->is_finished && w->phase == OPEN)
         return w;
     (void)err_set(err, ABX_FAILED_PRECONDITION, "the WebSocket is not open");
     return NULL;
@@ -606,6 +654,8 @@ int abx_websocket_send(abx_call *call, const void *data, size_t size, int is_tex
     struct websocket *w = websocket_of(call, &why);
     int r = w ? 0 : why.code;
 
+    if (r == 0)
+        r = opts_array_check(data, size, "data", &why);
     if (r == 0 && is_text && !utf8_is_valid(slice_of(data, size)))
         r = err_set(&why, ABX_INVALID_ARGUMENT, "data: a text message has to be UTF-8");
     if (r == 0 && w->out.len >= WEBSOCKET_SEND_BYTES)
@@ -625,6 +675,10 @@ int abx_websocket_close(abx_call *call, int code, const char *reason, struct abx
 
     if (r == 0 && !ws_close_code_is_valid(code))
         r = err_set(&why, ABX_INVALID_ARGUMENT, "code: %d may not be sent", code);
+    if (r == 0 && reason &&
+        (strlen(reason) > WEBSOCKET_REASON_BYTES || !utf8_is_valid(slice_str(reason))))
+        r = err_set(&why, ABX_INVALID_ARGUMENT, "reason: has to be UTF-8 of at most %u bytes",
+                    WEBSOCKET_REASON_BYTES);
     if (r == 0)
         r = close_put(w, code, slice_str(reason), &why);
     if (r == 0) {
