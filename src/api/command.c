@@ -9,6 +9,7 @@
 
 #include "api/rpc_call.h"
 #include "base/str.h"
+#include "transport/opts.h"
 
 struct command {
     struct envd_stream stream;
@@ -88,7 +89,7 @@ static int take_data(abx_call *call, const Process__ProcessEvent__DataEvent *dat
         bytes = &data->pty;
         break;
     default:
-        return ENVD_MESSAGE_OTHER;
+        return 0;
     }
     event.pid = c->result.pid;
     event.data = bytes->data;
@@ -97,7 +98,7 @@ static int take_data(abx_call *call, const Process__ProcessEvent__DataEvent *dat
         r = collect(call, event.stream, slice_of(bytes->data, bytes->len), err);
     if (r == 0 && event.size > 0)
         r = push(call, &event, err);
-    return r < 0 ? r : ENVD_MESSAGE_DATA;
+    return r;
 }
 
 static int take_end(abx_call *call, const Process__ProcessEvent__EndEvent *end, struct abx_err *err)
@@ -106,7 +107,6 @@ static int take_end(abx_call *call, const Process__ProcessEvent__EndEvent *end, 
     struct abx_command_result *result = &c->result;
     struct abx_event event = { .kind = ABX_EVENT_END };
     bool has_error = end->error_opt_case == PROCESS__PROCESS_EVENT__END_EVENT__ERROR_OPT_ERROR;
-    int r;
 
     result->status = call_strdup(call, end->status);
     result->error = call_strdup(call, has_error ? end->error : "");
@@ -119,8 +119,23 @@ static int take_end(abx_call *call, const Process__ProcessEvent__EndEvent *end, 
     event.exit_code = result->exit_code;
     event.exited = result->exited;
     event.text = result->status;
-    r = push(call, &event, err);
-    return r < 0 ? r : ENVD_MESSAGE_END;
+    return push(call, &event, err);
+}
+
+static enum envd_message on_kind(const ProtobufCMessage *m)
+{
+    const Process__ProcessEvent *e = ((const Process__StartResponse *)m)->event;
+
+    switch (e ? e->event_case : PROCESS__PROCESS_EVENT__EVENT__NOT_SET) {
+    case PROCESS__PROCESS_EVENT__EVENT_START:
+        return ENVD_MESSAGE_START;
+    case PROCESS__PROCESS_EVENT__EVENT_DATA:
+        return ENVD_MESSAGE_DATA;
+    case PROCESS__PROCESS_EVENT__EVENT_END:
+        return ENVD_MESSAGE_END;
+    default:
+        return ENVD_MESSAGE_OTHER;
+    }
 }
 
 static int on_message(void *user, const ProtobufCMessage *m, struct abx_err *err)
@@ -129,21 +144,15 @@ static int on_message(void *user, const ProtobufCMessage *m, struct abx_err *err
     struct command *c = call->state;
     const Process__ProcessEvent *e = ((const Process__StartResponse *)m)->event;
     struct abx_event event = { .kind = ABX_EVENT_START };
-    int r;
 
-    if (!e)
-        return ENVD_MESSAGE_OTHER;
     switch (e->event_case) {
-    case PROCESS__PROCESS_EVENT__EVENT_START:
-        c->result.pid = event.pid = e->start->pid;
-        r = push(call, &event, err);
-        return r < 0 ? r : ENVD_MESSAGE_START;
     case PROCESS__PROCESS_EVENT__EVENT_DATA:
         return take_data(call, e->data, err);
     case PROCESS__PROCESS_EVENT__EVENT_END:
         return take_end(call, e->end, err);
-    default:
-        return ENVD_MESSAGE_OTHER;
+    default: /* the start: on_kind lets nothing else through */
+        c->result.pid = event.pid = e->start->pid;
+        return push(call, &event, err);
     }
 }
 
@@ -165,7 +174,8 @@ static void on_done(void *user, const struct abx_err *err, int http_status)
 int command_start(abx_call *call, const abx_sandbox *sandbox, const struct command_spec *spec,
                   struct abx_err *err)
 {
-    static const struct envd_stream_ops ops = { on_message, on_is_full, on_done, "Command" };
+    static const struct envd_stream_ops ops = { on_kind, on_message, on_is_full, on_done,
+                                                "Command" };
     struct command *c = call->state;
     uint64_t max = spec->max_output_bytes ? spec->max_output_bytes : COMMAND_OUTPUT_MAX;
     struct envd_rpc rpc = {
@@ -178,7 +188,7 @@ int command_start(abx_call *call, const abx_sandbox *sandbox, const struct comma
     int r = timeout_check(spec->timeout_ms, "timeout_ms", err);
 
     if (r == 0)
-        r = timeout_check(spec->request_timeout_ms, "request_timeout_ms", err);
+        r = sandbox_deadline(sandbox, spec->request_timeout_ms, &rpc.deadline_ns, err);
     if (r == 0)
         r = text_check(spec->user, "user", false, err);
     if (r < 0)
@@ -186,17 +196,17 @@ int command_start(abx_call *call, const abx_sandbox *sandbox, const struct comma
     c->has_events = spec->has_events;
     c->has_output = spec->has_output;
     call->bytes.limit = call->more.limit = (size_t)MIN(max, (uint64_t)SIZE_MAX / 2);
-    rpc.deadline_ns = config_deadline_ns(sandbox->config, spec->request_timeout_ms);
     return envd_stream_start(&c->stream, call->client, sandbox, &rpc, &ops, call, err);
 }
 
 void abx_call_command(const abx_call *call, struct abx_command_result *ret)
 {
-    const struct command *c = call->state;
+    const struct command *c;
 
     *ret = (struct abx_command_result){ .error = "", .status = "", .out = "", .err = "" };
-    if (call->ops != &command_ops)
+    if (!call || call->ops != &command_ops)
         return;
+    c = call->state;
     if (c->result.is_ended || c->result.pid != 0) {
         *ret = c->result;
         ret->status = ret->status ? ret->status : "";
@@ -215,7 +225,7 @@ static int config_envs(abx_call *call, const struct abx_command_opts *opts,
 {
     Process__ProcessConfig__EnvsEntry *entries =
         call_alloc_array(call, opts->env_count, sizeof *entries);
-    int r = 0;
+    int r = opts_array_check(opts->envs, opts->env_count, "envs", err);
 
     config->envs = call_alloc_array(call, opts->env_count, sizeof *config->envs);
     if (!entries || !config->envs)

@@ -57,12 +57,24 @@ static int take_change(abx_call *call, const Filesystem__FilesystemEvent *e, str
     struct abx_event event = { .kind = ABX_EVENT_FILE, .fs = &fs };
 
     if (!event_type(e->type, &fs.type))
-        return ENVD_MESSAGE_OTHER;
+        return 0;
     if (info) {
         entry_borrow(info, &entry);
         fs.entry = &entry;
     }
-    return call_event_push(call, &event) ? ENVD_MESSAGE_DATA : err_oom(err);
+    return call_event_push(call, &event) ? 0 : err_oom(err);
+}
+
+static enum envd_message on_kind(const ProtobufCMessage *m)
+{
+    switch (((const Filesystem__WatchDirResponse *)m)->event_case) {
+    case FILESYSTEM__WATCH_DIR_RESPONSE__EVENT_START:
+        return ENVD_MESSAGE_START;
+    case FILESYSTEM__WATCH_DIR_RESPONSE__EVENT_FILESYSTEM:
+        return ENVD_MESSAGE_DATA;
+    default:
+        return ENVD_MESSAGE_OTHER;
+    }
 }
 
 static int on_message(void *user, const ProtobufCMessage *m, struct abx_err *err)
@@ -70,14 +82,9 @@ static int on_message(void *user, const ProtobufCMessage *m, struct abx_err *err
     const Filesystem__WatchDirResponse *answer = (const Filesystem__WatchDirResponse *)m;
     const struct abx_event event = { .kind = ABX_EVENT_START };
 
-    switch (answer->event_case) {
-    case FILESYSTEM__WATCH_DIR_RESPONSE__EVENT_START:
-        return call_event_push(user, &event) ? ENVD_MESSAGE_START : err_oom(err);
-    case FILESYSTEM__WATCH_DIR_RESPONSE__EVENT_FILESYSTEM:
+    if (answer->event_case == FILESYSTEM__WATCH_DIR_RESPONSE__EVENT_FILESYSTEM)
         return take_change(user, answer->filesystem, err);
-    default:
-        return ENVD_MESSAGE_OTHER;
-    }
+    return call_event_push(user, &event) ? 0 : err_oom(err);
 }
 
 static bool on_is_full(void *user)
@@ -101,7 +108,7 @@ static void on_done(void *user, const struct abx_err *err, int http_status)
 /* Takes the options, and what of them the sandbox's envd understands. */
 static int watch_opts(const abx_sandbox *sandbox, const char *path,
                       const struct abx_watch_opts *given, struct abx_watch_opts *opts,
-                      struct abx_err *err)
+                      int64_t *ret_deadline_ns, struct abx_err *err)
 {
     int r = opts_copy(opts, sizeof *opts, given, "abx_watch_opts", err);
 
@@ -112,7 +119,7 @@ static int watch_opts(const abx_sandbox *sandbox, const char *path,
     if (r == 0)
         r = timeout_check(opts->timeout_ms, "timeout_ms", err);
     if (r == 0)
-        r = timeout_check(opts->request_timeout_ms, "request_timeout_ms", err);
+        r = sandbox_deadline(sandbox, opts->request_timeout_ms, ret_deadline_ns, err);
     if (r == 0 && opts->recursive)
         r = sandbox_need_envd(sandbox, 0, 1, 4, "watching folders recursively", err);
     if (r == 0 && opts->include_entry)
@@ -125,7 +132,7 @@ static int watch_opts(const abx_sandbox *sandbox, const char *path,
 static int start_watch(abx_call *call, const abx_sandbox *sandbox, const char *path,
                        const struct abx_watch_opts *given, struct abx_err *err)
 {
-    static const struct envd_stream_ops ops = { on_message, on_is_full, on_done, NULL };
+    static const struct envd_stream_ops ops = { on_kind, on_message, on_is_full, on_done, NULL };
     struct abx_watch_opts opts = ABX_WATCH_OPTS_INIT;
     Filesystem__WatchDirRequest request = FILESYSTEM__WATCH_DIR_REQUEST__INIT;
     struct watch *w = call->state;
@@ -134,7 +141,7 @@ static int start_watch(abx_call *call, const abx_sandbox *sandbox, const char *p
         .request = &request.base,
         .response = &filesystem__watch_dir_response__descriptor,
     };
-    int r = watch_opts(sandbox, path, given, &opts, err);
+    int r = watch_opts(sandbox, path, given, &opts, &rpc.deadline_ns, err);
 
     if (r < 0)
         return r;
@@ -144,7 +151,6 @@ static int start_watch(abx_call *call, const abx_sandbox *sandbox, const char *p
     request.allow_network_mounts = opts.allow_network_mounts != 0;
     rpc.user = opts.user;
     rpc.timeout_ms = MAX(opts.timeout_ms, INT64_C(0));
-    rpc.deadline_ns = config_deadline_ns(sandbox->config, opts.request_timeout_ms);
     return envd_stream_start(&w->stream, call->client, sandbox, &rpc, &ops, call, err);
 }
 
@@ -188,8 +194,9 @@ abx_call *abx_watcher_create(abx_client *client, const abx_sandbox *sandbox, con
         .not_found = ABX_REASON_FILE_NOT_FOUND,
     };
     struct abx_err err = { 0 };
+    int64_t deadline_ns; /* rpc_call_start makes its own */
 
-    if (watch_opts(sandbox, path, given, &opts, &err) < 0)
+    if (watch_opts(sandbox, path, given, &opts, &deadline_ns, &err) < 0)
         return call_new_failed(client, &err);
     request.path = (char *)(uintptr_t)path;
     request.recursive = opts.recursive != 0;
@@ -241,10 +248,7 @@ static int take_changes(abx_call *call, const ProtobufCMessage *m, struct abx_er
 
 const struct abx_fs_event *abx_call_fs_events(const abx_call *call, size_t *ret_count)
 {
-    bool is_it = abx_call_result(call) == ABX_RESULT_FS_EVENTS;
-
-    *ret_count = is_it ? call->item_count : 0;
-    return is_it ? call->items : NULL;
+    return call_items(call, ABX_RESULT_FS_EVENTS, ret_count);
 }
 
 static abx_call *watcher_call(abx_client *client, const abx_sandbox *sandbox,

@@ -140,7 +140,9 @@ enum envd_message {
     ENVD_MESSAGE_END, /* nothing but the end of the stream comes behind it */
 };
 struct envd_stream_ops {
-    /* Takes a message (borrowed) and says what it is. Negative: a code, `err` is set, the stream is cut. */
+    enum envd_message (*kind)(const ProtobufCMessage *m);
+    /* Takes a message (borrowed) that is none of OTHER and comes in order: one START first, nothing behind END. Not 0: a
+     * code, `err` is set, the stream is cut. */
     int (*message)(void *user, const ProtobufCMessage *m, struct abx_err *err);
     /* No room: nothing more is read until envd_stream_resume. NULL = never. */
     bool (*is_full)(void *user);

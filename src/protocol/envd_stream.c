@@ -105,37 +105,51 @@ static int end_take(struct envd_stream *s, struct slice message, struct abx_err 
     return envd_protocol_error(&s->x, err, "%s", s->end_err.msg);
 }
 
-static int message_take(struct envd_stream *s, struct slice bytes, struct abx_err *err)
+/* Start first and once, nothing behind the end: before the owner hears of it. */
+static int order_check(const struct envd_stream *s, enum envd_message kind, struct abx_err *err)
 {
-    ProtobufCMessage *m = NULL;
-    int r = envd_rpc_decode(&s->x, s->type, s->is_protobuf, bytes, &m, err);
+    if (kind == ENVD_MESSAGE_OTHER)
+        return 0;
+    if (s->has_end_message)
+        return envd_protocol_error(&s->x, err, "an event behind the end event");
+    if (s->has_start == (kind == ENVD_MESSAGE_START))
+        return envd_protocol_error(&s->x, err,
+                                   s->has_start ? "a second start event"
+                                                : "the first event is no start event");
+    return 0;
+}
 
-    if (r < 0)
-        return r;
-    r = s->ops->message(s->user, m, err);
-    rpc_message_free(m);
-    switch (r) {
-    case ENVD_MESSAGE_START:
-        if (s->has_start)
-            return envd_protocol_error(&s->x, err, "a second start event");
+/* The owner has an event of this kind: what is waited for next. */
+static void phase_move(struct envd_stream *s, enum envd_message kind)
+{
+    if (kind == ENVD_MESSAGE_END) {
+        s->has_end_message = true;
+        timer_in(s, FINISH_MS);
+    } else if (kind == ENVD_MESSAGE_START) {
         s->has_start = true;
         if (s->timeout_ms > 0)
             timer_in(s, s->timeout_ms + ENVD_GRACE_MS);
         else
             client_timer_clear(s->x.client, &s->timer);
-        return 0;
-    case ENVD_MESSAGE_DATA:
-    case ENVD_MESSAGE_END:
-        if (!s->has_start)
-            return envd_protocol_error(&s->x, err, "the first event is no start event");
-        if (r == ENVD_MESSAGE_END) {
-            s->has_end_message = true;
-            timer_in(s, FINISH_MS);
-        }
-        return 0;
-    default:
-        return r < 0 ? r : 0;
     }
+}
+
+static int message_take(struct envd_stream *s, struct slice bytes, struct abx_err *err)
+{
+    ProtobufCMessage *m = NULL;
+    int r = envd_rpc_decode(&s->x, s->type, s->is_protobuf, bytes, &m, err);
+    enum envd_message kind;
+
+    if (r < 0)
+        return r;
+    kind = s->ops->kind(m);
+    r = order_check(s, kind, err);
+    if (r == 0 && kind != ENVD_MESSAGE_OTHER)
+        r = s->ops->message(s->user, m, err);
+    rpc_message_free(m);
+    if (r == 0)
+        phase_move(s, kind);
+    return r;
 }
 
 static enum envd_taken on_body(void *user, struct slice data, struct abx_err *err)
