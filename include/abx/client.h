@@ -104,7 +104,7 @@ enum abx_result {
 };
 ABX_EXPORT enum abx_result abx_call_result(const abx_call *call);
 ABX_EXPORT int abx_call_bool(const abx_call *call);
-/* Borrowed until the call is freed; a NUL stands behind the last byte. */
+/* Borrowed until the call is freed; a NUL stands behind the last byte, unless the caller gave the memory (abx/files.h). */
 ABX_EXPORT const void *abx_call_bytes(const abx_call *call, size_t *ret_size);
 /* Like abx_call_bytes, and the memory becomes yours: free(). NULL when out of memory. */
 ABX_EXPORT void *abx_call_take_bytes(abx_call *call, size_t *ret_size);
