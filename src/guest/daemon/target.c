@@ -241,10 +241,10 @@ static int write_new(struct target *t, const struct attributes *a, struct abx_er
         return -EEXIST;
     if (t->fd < 0)
         return io_error(err, errno, "create", t->path);
-    if (fchmod(t->fd, t->mode) < 0)
-        r = io_error(err, errno, "set the mode of", t->path);
-    if (r == 0)
+    if (a->n > 0)
         r = set_attributes(t, t->fd, a, err);
+    else if (fchmod(t->fd, t->mode) < 0)
+        r = io_error(err, errno, "set the mode of", t->path);
     if (r == 0)
         r = write_fd(t, buf_slice(&t->pending), err);
     if (r < 0)

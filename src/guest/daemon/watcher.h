@@ -7,6 +7,8 @@
  *
  * Every folder has a watch before it is read, and what is found in a folder that came to be after the
  * watch began is told as created: nothing made in between is missed (`mkdir -p a/b && touch a/b/f`).
+ * What was written to a file in between is told too if its folder was made here; if that came by rename,
+ * the file's creation stands for it.
  * Folders that the user may not read, and network mounts below, are told themselves and not looked
  * into. No folder is held open, for the kernel tells the end of a folder when nobody has it any more.
  * The end comes with the watched folder (removed, renamed, unmounted: the last event says which)
