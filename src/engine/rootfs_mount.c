@@ -158,6 +158,23 @@ static void read_reason(int fs, char *to, size_t size)
     to[strcspn(to, "\n")] = '\0';
 }
 
+/* What the kernel makes of an overlay when it cannot make a folder in its work folder; only its log says
+ * why. A pool without room is the one cause that is no fault of ours. */
+static int overlay_read_only(const struct layers *l, struct abx_err *err)
+{
+    static const char text[] = "the overlay came up read-only";
+    struct statvfs st;
+
+    if (mkdirat(l->upper, "w/room", 0700) == 0)
+        (void)unlinkat(l->upper, "w/room", AT_REMOVEDIR);
+    else if (errno == ENOSPC || errno == EDQUOT)
+        return err_sys(err, errno, "%s", text);
+    /* Where room for metadata comes and goes the folder may have found some. */
+    if (fstatvfs(l->upper, &st) == 0 && st.f_bavail == 0)
+        return err_sys(err, ENOSPC, "%s", text);
+    return err_set(err, ABX_INTERNAL, "%s (see the kernel's log)", text);
+}
+
 static int overlay_try(enum mount_path path, const struct layers *l, int *ret_fd,
                        struct abx_err *err)
 {
@@ -179,7 +196,7 @@ static int overlay_try(enum mount_path path, const struct layers *l, int *ret_fd
     if (fd < 0 || fstatvfs(fd, &st) < 0)
         return err_sys(err, errno, "mount the overlay");
     if (st.f_flag & ST_RDONLY)
-        return err_set(err, ABX_INTERNAL, "the overlay came up read-only (see the kernel's log)");
+        return overlay_read_only(l, err);
     *ret_fd = TAKE_FD(fd);
     return 0;
 }

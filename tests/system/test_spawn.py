@@ -561,3 +561,25 @@ mkdir /sys/fs/cgroup/user/own; echo $$ >/sys/fs/cgroup/user/own/cgroup.procs; gr
     # Commands of this test's init are children of its daemon, which sees its own group as the top.
     assert out == ["0::/../user", "0::/"]
     assert subprocess.check_output(["find", "/sys/fs/cgroup", "-name", f"abx-{instance}"]) == b""
+
+
+@pytest.mark.skipif(KERNEL < (6, 3), reason="tmpfs can be idmapped since 6.3")
+def test_no_room_is_said_wherever_it_ends(rootfs, mount, tmp_path):
+    """Each number of files that is too small fails at another step, one when the overlay makes its folder: then the kernel
+    makes it read-only and says nothing."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    said = []
+    for inodes in range(4, 40):
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"nr_inodes={inodes}", "t", folder], check=True)
+        try:
+            command = [TOOL, "--layer", rootfs, "--work", folder / "w", "--mount", mount, "--leases", tmp_path / "leases", "--", "true"]
+            run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        finally:
+            subprocess.run(["umount", folder], check=True)
+        if run.returncode != 125:
+            break
+        said.append(run.stderr)
+    assert run.returncode == 0 and said, run
+    assert [x for x in said if "No space left on device" not in x] == []
+    assert [x for x in said if "the overlay came up read-only: No space left on device" in x], said
