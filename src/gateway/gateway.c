@@ -7,6 +7,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "gateway/internal.h"
+#include "net/http2.h"
 #include "net/tls.h"
 
 #define DEFAULT_CONNECTIONS 10000
@@ -239,6 +240,7 @@ static int gateway_start(struct gateway *g, struct abx_err *err)
                                            .tls_listen_fd = g->opts.tls_listen_fd,
                                            .open_layer = g->opts.tls ? tls_server_open : NULL,
                                            .layer_user = g->opts.tls,
+                                           .protocol = &http2_protocol,
                                            .max_connections = g->opts.max_connections,
                                            .max_peer_connections = g->opts.max_client_connections,
                                            .on_refused = on_refused,

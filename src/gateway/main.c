@@ -263,7 +263,7 @@ static int start_tls(struct process *p, struct arguments *a, struct abx_err *err
 
     fd_close(a->tls_fd);
     if (r == 0)
-        r = tls_server_new(false, &p->tls, err);
+        r = tls_server_new(true, &p->tls, err);
     if (r == 0)
         r = load_certificates(p, err);
     a->gateway.tls = p->tls;

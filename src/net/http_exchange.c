@@ -1,23 +1,16 @@
-/* http_exchange.c - what handlers call on an exchange. See http_server.h, http_session.h.
+/* http_exchange.c - what handlers call on an exchange, and what the pumps do with one. See
+ * http_server.h, http_session.h.
  *
- * Nothing here calls a handler back or frees anything: calls change the exchange's state and kick the
- * connection's pump.
+ * Nothing that handlers call calls one back or frees anything: calls change the exchange's state and
+ * kick the connection's pump.
  */
 #include <assert.h>
-#include <stdio.h>
 
 #include "net/http_session.h"
 
-#define WRITE_NOW_MIN 8192u /* smaller pieces wait for the end of the loop's turn */
-
-static struct buf *out_of(struct http_exchange *ex)
-{
-    return &ex->session->sock.out;
-}
-
 const struct http1_head *http_exchange_head(const struct http_exchange *ex)
 {
-    return http1_parser_head(ex->session->parser);
+    return ex->ops->head(ex);
 }
 
 const char *http_exchange_peer(const struct http_exchange *ex)
@@ -39,7 +32,6 @@ void http_exchange_begin(struct http_exchange *ex, const struct http_exchange_ev
 
 void http_exchange_read(struct http_exchange *ex, bool on)
 {
-    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
     struct session *s = ex->session;
 
     if (ex->is_reading == on)
@@ -48,91 +40,32 @@ void http_exchange_read(struct http_exchange *ex, bool on)
     if (!on)
         return;
     if (ex->wants_continue && !ex->is_responding) {
-        struct slice part = slice_of(go_on, sizeof(go_on) - 1);
-
         ex->wants_continue = false;
-        sock_write(&s->sock, &part, 1, false);
+        ex->ops->go_on(ex);
     }
-    s->progress_at = sock_now(&s->sock);
+    s->progress_at = ex->moved_at = sock_now(&s->sock);
     sock_kick(&s->sock);
 }
 
-static bool is_own_field(struct slice name)
+bool exchange_owns_field(struct slice name)
 {
     static const struct slice none = { 0 };
 
     return http1_is_hop_by_hop(name, none) || slice_ieq_str(name, "content-length");
 }
 
-static enum buf_status put(struct buf *b, const char *name, const char *value)
-{
-    return http1_field_put(b, slice_str(name), slice_str(value));
-}
-
-/* The lines that follow from the message's length and the connection's state. */
-static enum buf_status put_framing(struct http_exchange *ex, int status, uint64_t length)
-{
-    const struct http1_head *head = http_exchange_head(ex);
-    struct buf *out = out_of(ex);
-    bool is_head = slice_eq_str(head->method, "HEAD");
-    bool has_body = status != 204 && status != 304;
-    enum buf_status r = BUF_OK;
-
-    ex->is_bodyless = is_head || !has_body;
-    ex->left = length;
-    if (has_body && length != HTTP_LENGTH_UNKNOWN) {
-        r = buf_printf(out, "Content-Length: %llu\r\n", (unsigned long long)length);
-    } else if (has_body && !is_head) {
-        ex->is_chunked = head->minor > 0;
-        ex->is_close = ex->is_close || !ex->is_chunked;
-        if (ex->is_chunked)
-            r = put(out, "Transfer-Encoding", "chunked");
-    }
-    if (ex->wants_continue)
-        ex->is_close = true;
-    if (r == BUF_OK && ex->is_close)
-        r = put(out, "Connection", "close");
-    else if (r == BUF_OK && head->minor == 0)
-        r = put(out, "Connection", "keep-alive");
-    return r;
-}
-
-static int put_fields(struct http_exchange *ex, const struct http1_field *fields, size_t n_fields,
-                      bool *ret_has_date, struct abx_err *err)
-{
-    for (size_t i = 0; i < n_fields; i++) {
-        if (is_own_field(fields[i].name))
-            return err_set(err, ABX_INVALID_ARGUMENT, "response field '%.*s' is the server's",
-                           (int)fields[i].name.n, (const char *)fields[i].name.p);
-        if (slice_ieq_str(fields[i].name, "date"))
-            *ret_has_date = true;
-        if (http1_field_put(out_of(ex), fields[i].name, fields[i].value) != BUF_OK)
-            return err_set(err, ABX_INVALID_ARGUMENT, "response field %zu is malformed", i);
-    }
-    return 0;
-}
-
 int http_exchange_respond(struct http_exchange *ex, int status, const struct http1_field *fields,
                           size_t n_fields, uint64_t length, struct abx_err *err)
 {
-    struct buf *out = out_of(ex);
-    size_t before = out->len;
-    bool has_date = false;
     int r;
 
     assert(!ex->is_responding && status >= 200);
-    sock_expect_head(&ex->session->sock);
-    if (http1_status_line(out, status) != BUF_OK)
-        r = err_set(err, ABX_INVALID_ARGUMENT, "status %d cannot be sent", status);
-    else
-        r = put_fields(ex, fields, n_fields, &has_date, err);
-    if (r == 0 && ((!has_date && put(out, "Date", server_date(ex->session->server)) != BUF_OK) ||
-                   put_framing(ex, status, length) != BUF_OK || http1_head_end(out) != BUF_OK))
-        r = err_oom(err);
-    if (r < 0) {
-        buf_truncate(out, before);
+    ex->is_bodyless =
+        slice_eq_str(http_exchange_head(ex)->method, "HEAD") || status == 204 || status == 304;
+    ex->left = length;
+    r = ex->ops->respond(ex, status, fields, n_fields, length, err);
+    if (r < 0)
         return r;
-    }
     ex->is_responding = true;
     sock_kick(&ex->session->sock);
     return 0;
@@ -140,31 +73,18 @@ int http_exchange_respond(struct http_exchange *ex, int status, const struct htt
 
 size_t http_exchange_room(const struct http_exchange *ex)
 {
-    size_t queued = ex->session->sock.out.len;
+    size_t queued = ex->ops->queued(ex);
 
     return queued < HTTP_OUT_MAX ? HTTP_OUT_MAX - queued : 0;
 }
 
-/* Sends `s` framed, whatever the room. */
-static void write_all(struct http_exchange *ex, struct slice s, bool is_last)
+/* Sends `s`, whatever the room. */
+static void write_all(struct http_exchange *ex, struct slice s)
 {
-    char line[19];
-    struct slice parts[4];
-    size_t n = 0;
-
     if (ex->left != HTTP_LENGTH_UNKNOWN)
         ex->left -= s.n;
-    if (ex->is_bodyless)
-        return;
-    if (ex->is_chunked && s.n > 0)
-        parts[n++] = slice_of(line, http1_chunk_begin(line, s.n));
-    if (s.n > 0)
-        parts[n++] = s;
-    if (ex->is_chunked && s.n > 0)
-        parts[n++] = SLICE_LIT(HTTP1_CHUNK_END);
-    if (ex->is_chunked && is_last)
-        parts[n++] = SLICE_LIT(HTTP1_LAST_CHUNK);
-    sock_write(&ex->session->sock, parts, n, s.n >= WRITE_NOW_MIN);
+    if (!ex->is_bodyless)
+        ex->ops->write(ex, s);
 }
 
 size_t http_exchange_write(struct http_exchange *ex, struct slice s)
@@ -177,8 +97,8 @@ size_t http_exchange_write(struct http_exchange *ex, struct slice s)
         return s.n;
     }
     if (n > 0)
-        write_all(ex, (struct slice){ s.p, n }, false);
-    if (n < s.n || ex->session->sock.out.len > HTTP_OUT_MAX / 2) {
+        write_all(ex, (struct slice){ s.p, n });
+    if (n < s.n || ex->ops->queued(ex) > HTTP_OUT_MAX / 2) {
         ex->wants_writable = true;
         sock_kick(&ex->session->sock);
     }
@@ -194,9 +114,8 @@ void http_exchange_end(struct http_exchange *ex)
         http_exchange_abort(ex); /* shorter than announced: must not look complete */
         return;
     }
-    if (ex->is_chunked)
-        write_all(ex, (struct slice){ 0 }, true);
     ex->is_ended = true;
+    ex->ops->end(ex);
     sock_kick(&ex->session->sock);
 }
 
@@ -214,45 +133,14 @@ void http_exchange_send(struct http_exchange *ex, int status, const struct http1
         return;
     }
     if (body.n > 0)
-        write_all(ex, body, false);
+        write_all(ex, body);
     http_exchange_end(ex);
 }
 
 int http_exchange_upgrade(struct http_exchange *ex, const struct http1_field *fields,
                           size_t n_fields, struct abx_err *err)
 {
-    const struct http1_head *head = http_exchange_head(ex);
-    struct slice protocol = http1_head_value(head, "upgrade");
-    struct buf *out = out_of(ex);
-    size_t before = out->len;
-    bool has_date = false, has_protocol = false;
-    int r;
-
-    if (!head->is_upgrade || !ex->is_request_done || ex->is_responding)
-        return err_set(err, ABX_FAILED_PRECONDITION, "the request asks for no upgrade");
-    for (size_t i = 0; i < n_fields; i++)
-        has_protocol = has_protocol || slice_ieq_str(fields[i].name, "upgrade");
-    r = http1_status_line(out, 101) == BUF_OK ? 0 : err_oom(err);
-    for (size_t i = 0; r == 0 && i < n_fields; i++) {
-        if (slice_ieq_str(fields[i].name, "connection"))
-            continue;
-        if (slice_ieq_str(fields[i].name, "upgrade"))
-            r = http1_field_put(out, fields[i].name, fields[i].value) == BUF_OK ? 0 : err_oom(err);
-        else
-            r = put_fields(ex, &fields[i], 1, &has_date, err);
-    }
-    if (r == 0 &&
-        ((!has_protocol && http1_field_put(out, SLICE_LIT("Upgrade"), protocol) != BUF_OK) ||
-         put(out, "Connection", "Upgrade") != BUF_OK || http1_head_end(out) != BUF_OK))
-        r = err_set(err, ABX_INVALID_ARGUMENT, "the upgrade cannot be answered");
-    if (r < 0) {
-        buf_truncate(out, before);
-        return r;
-    }
-    ex->is_responding = ex->is_raw = true;
-    ex->left = HTTP_LENGTH_UNKNOWN;
-    sock_kick(&ex->session->sock);
-    return 0;
+    return ex->ops->upgrade(ex, fields, n_fields, err);
 }
 
 void http_exchange_collect(struct http_exchange *ex, size_t limit,
@@ -273,4 +161,89 @@ void http_exchange_collect(struct http_exchange *ex, size_t limit,
         return;
     }
     http_exchange_read(ex, true);
+}
+
+/* --- the pumps' side --------------------------------------------------------------------------- */
+
+void exchange_refuse(struct http_exchange *ex, int status, const char *text)
+{
+    static const struct http1_field type = { SLICE_LIT("Content-Type"),
+                                             SLICE_LIT("application/json") };
+    _cleanup_(buf_done) struct buf body = BUF_INIT(512);
+
+    (void)buf_printf(&body, "{\"code\":%d,\"message\":\"%s\"}", status, text);
+    http_exchange_send(ex, status, &type, 1, buf_slice(&body));
+}
+
+void exchange_begin(struct http_server *server, struct http_exchange *ex)
+{
+    server->opts.on_request(server->opts.user, ex);
+}
+
+/* Ends a collection: the exchange is the handler's again. */
+static void collect_finish(struct http_exchange *ex, const struct abx_err *why)
+{
+    struct collect collect = ex->collect;
+
+    ex->collect = (struct collect){ 0 };
+    ex->is_collecting = ex->is_reading = false;
+    ex->events = NULL;
+    collect.done(collect.user, ex, buf_slice(&collect.body), why);
+    buf_done(&collect.body);
+}
+
+void exchange_over(struct http_exchange *ex, const struct abx_err *why)
+{
+    struct abx_err gone = { 0 };
+
+    if (ex->is_collecting) {
+        /* Whatever ended it: this code says that there is nobody to be answered. */
+        (void)err_set(&gone, ABX_CANCELED, "%s", why->code ? why->msg : "the client went away");
+        collect_finish(ex, &gone);
+    } else if (ex->events && ex->events->on_close) {
+        ex->events->on_close(ex->user, ex, why);
+    }
+    free(ex);
+}
+
+static void collect_body(struct http_exchange *ex, struct slice data, bool is_end)
+{
+    struct collect *collect = &ex->collect;
+    struct abx_err why = { 0 };
+
+    if (data.n > buf_room(&collect->body))
+        collect->is_too_large = true;
+    else if (buf_append_slice(&collect->body, data) != BUF_OK)
+        (void)err_oom(&why);
+    else if (!is_end)
+        return;
+    if (collect->is_too_large)
+        (void)err_reason(&why, ABX_REASON_TOO_LARGE, "the request body is larger than %zu bytes",
+                         collect->body.limit);
+    collect_finish(ex, &why);
+}
+
+void exchange_check_collect(struct http_exchange *ex)
+{
+    if (ex->is_collecting && ex->collect.is_too_large)
+        collect_body(ex, (struct slice){ 0 }, true);
+}
+
+void exchange_deliver(struct http_exchange *ex, struct slice data, bool is_end)
+{
+    if (is_end)
+        ex->is_end_delivered = true;
+    if (ex->is_collecting)
+        collect_body(ex, data, is_end);
+    else if (ex->events && ex->events->on_body)
+        ex->events->on_body(ex->user, ex, data, is_end);
+}
+
+void exchange_call_writable(struct http_exchange *ex)
+{
+    if (!ex->wants_writable || ex->ops->queued(ex) > HTTP_OUT_MAX / 2)
+        return;
+    ex->wants_writable = false;
+    if (ex->events && ex->events->on_writable)
+        ex->events->on_writable(ex->user, ex);
 }

@@ -66,6 +66,8 @@ static void on_session_free(struct sock *sock)
     struct session *s = container_of(sock, struct session, sock);
     struct http_server *server = s->server;
 
+    if (s->protocol)
+        s->protocol->free(s);
     http1_parser_free(s->parser);
     buf_done(&s->in);
     free(s);

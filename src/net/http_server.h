@@ -16,6 +16,7 @@
 
 struct http_server;
 struct http_exchange;
+struct session_protocol;
 struct sock_layer;
 
 #define HTTP_OUT_MAX (256u << 10) /* bytes queued per exchange before write says no more */
@@ -55,6 +56,8 @@ struct http_server_opts {
      * write side look the same until a write fails: short answers reach the second kind, streams
      * are canceled for the first kind without waiting for a write. */
     uint32_t fin_grace_ms;
+    /* Another protocol than HTTP/1.1 for connections that begin with it (http2.h), NULL = none. */
+    const struct session_protocol *protocol;
     /* Head complete. Set events with http_exchange_begin, or answer at once. */
     void (*on_request)(void *user, struct http_exchange *ex);
     void *user;

@@ -13,34 +13,14 @@
 #define READS_PER_EVENT 4
 #define STEPS_PER_EVENT 16
 
-/* Ends a collection: the exchange is the handler's again. */
-static void collect_finish(struct http_exchange *ex, const struct abx_err *why)
-{
-    struct collect collect = ex->collect;
-
-    ex->collect = (struct collect){ 0 };
-    ex->is_collecting = ex->is_reading = false;
-    ex->events = NULL;
-    collect.done(collect.user, ex, buf_slice(&collect.body), why);
-    buf_done(&collect.body);
-}
-
 static void exchange_close(struct session *s, const struct abx_err *why)
 {
     struct http_exchange *ex = s->ex;
-    struct abx_err gone = { 0 };
 
     if (!ex)
         return;
     s->ex = NULL;
-    if (ex->is_collecting) {
-        /* Whatever ended it: this code says that there is nobody to be answered. */
-        (void)err_set(&gone, ABX_CANCELED, "%s", why->code ? why->msg : "the client went away");
-        collect_finish(ex, &gone);
-    } else if (ex->events && ex->events->on_close) {
-        ex->events->on_close(ex->user, ex, why);
-    }
-    free(ex);
+    exchange_over(ex, why);
 }
 
 void session_fail(struct session *s, const struct abx_err *why, bool reset)
@@ -49,10 +29,12 @@ void session_fail(struct session *s, const struct abx_err *why, bool reset)
         return;
     server_forget(s);
     sock_close(&s->sock, reset);
+    if (s->protocol)
+        s->protocol->close(s, why);
     exchange_close(s, why);
 }
 
-static void session_gone(struct session *s, int sys)
+void session_gone(struct session *s, int sys)
 {
     struct abx_err why = { 0 };
 
@@ -61,7 +43,7 @@ static void session_gone(struct session *s, int sys)
     session_fail(s, &why, true);
 }
 
-static void session_close(struct session *s)
+void session_close(struct session *s)
 {
     static const struct abx_err none = { 0 };
 
@@ -82,6 +64,13 @@ static void linger_shut(struct session *s)
 {
     if (s->sock.out.len == 0)
         sock_shutdown(&s->sock);
+}
+
+void session_linger(struct session *s)
+{
+    linger_start(s);
+    if (!s->sock.is_closed)
+        linger_shut(s);
 }
 
 /* Ends the connection after an answer of our own, which no handler sees. */
@@ -124,23 +113,6 @@ static void session_bad_request(struct session *s)
     session_refuse(s, http1_error_status(error), http1_error_text(error), &why);
 }
 
-static void collect_body(struct http_exchange *ex, struct slice data, bool is_end)
-{
-    struct collect *collect = &ex->collect;
-    struct abx_err why = { 0 };
-
-    if (data.n > buf_room(&collect->body))
-        collect->is_too_large = true;
-    else if (buf_append_slice(&collect->body, data) != BUF_OK)
-        (void)err_oom(&why);
-    else if (!is_end)
-        return;
-    if (collect->is_too_large)
-        (void)err_reason(&why, ABX_REASON_TOO_LARGE, "the request body is larger than %zu bytes",
-                         collect->body.limit);
-    collect_finish(ex, &why);
-}
-
 static void deliver(struct session *s, struct slice data, bool is_end)
 {
     struct http_exchange *ex = s->ex;
@@ -151,12 +123,7 @@ static void deliver(struct session *s, struct slice data, bool is_end)
             linger_start(s);
         return;
     }
-    if (is_end)
-        ex->is_end_delivered = true;
-    if (ex->is_collecting)
-        collect_body(ex, data, is_end);
-    else if (ex->events && ex->events->on_body)
-        ex->events->on_body(ex->user, ex, data, is_end);
+    exchange_deliver(ex, data, is_end);
 }
 
 static void session_idle(struct session *s)
@@ -178,12 +145,14 @@ static void session_begin(struct session *s, struct slice *in)
     struct slice data;
 
     s->head_at = 0;
+    s->has_begun = true;
     if (!ex) {
         (void)err_oom(&why);
         session_refuse(s, 503, "out of memory", &why);
         return;
     }
     s->ex = ex;
+    ex->ops = &http1_exchange_ops;
     ex->session = s;
     ex->is_close = !head->keep_alive || s->server->is_stopping;
     ex->wants_continue = head->expects_continue && head->minor > 0;
@@ -192,7 +161,7 @@ static void session_begin(struct session *s, struct slice *in)
         ex->is_request_done = http1_parser_next(s->parser, in, &data) == HTTP1_END;
         ex->wants_continue = false;
     }
-    s->server->opts.on_request(s->server->opts.user, ex);
+    exchange_begin(s->server, ex);
     if (s->ex != ex || s->sock.is_closed)
         return;
     if (!ex->events && !ex->is_collecting && !ex->is_responding && !ex->is_aborted) {
@@ -214,9 +183,48 @@ static bool session_wants_input(const struct session *s)
     return ex->is_raw || (!ex->is_request_done && !ex->is_ended);
 }
 
+/* Does the connection, whose first bytes `in` are, speak another protocol? Then it has taken them. */
+enum preface { PREFACE_OTHER, PREFACE_TAKEN, PREFACE_SHORT };
+
+static enum preface session_try_protocol(struct session *s, struct slice *in)
+{
+    const struct session_protocol *protocol = s->server->opts.protocol;
+    struct slice want = protocol ? protocol->preface : (struct slice){ 0 };
+    bool is_agreed = s->sock.layer && s->sock.layer->chose_h2;
+
+    if (!protocol || s->has_begun || s->parser || (s->is_secure && !is_agreed))
+        return PREFACE_OTHER;
+    if (!is_agreed && memcmp(in->p, want.p, MIN(in->n, want.n)) != 0)
+        return PREFACE_OTHER;
+    if (!is_agreed && in->n < want.n) {
+        if (s->is_eof)
+            return PREFACE_OTHER;
+        s->head_at = s->head_at ? s->head_at : sock_now(&s->sock);
+        return PREFACE_SHORT;
+    }
+    s->head_at = 0;
+    s->has_begun = true;
+    if (!protocol->start(s)) {
+        session_gone(s, ENOMEM);
+        return PREFACE_TAKEN;
+    }
+    s->protocol = protocol;
+    protocol->feed(s, *in);
+    *in = (struct slice){ 0 };
+    return PREFACE_TAKEN;
+}
+
 /* Parses from `in` as long as someone wants what comes out. */
 static void session_feed(struct session *s, struct slice *in)
 {
+    if (s->protocol) {
+        s->protocol->feed(s, *in);
+        *in = (struct slice){ 0 };
+        return;
+    }
+    if (!s->has_begun && in->n > 0 && s->state == SESSION_OPEN &&
+        session_try_protocol(s, in) != PREFACE_OTHER)
+        return;
     while (session_wants_input(s)) {
         struct slice data = { 0 };
 
@@ -372,15 +380,6 @@ static void session_finish(struct session *s)
     sock_kick(&s->sock);
 }
 
-static void call_writable(struct http_exchange *ex)
-{
-    if (!ex->wants_writable || ex->session->sock.out.len > HTTP_OUT_MAX / 2)
-        return;
-    ex->wants_writable = false;
-    if (ex->events && ex->events->on_writable)
-        ex->events->on_writable(ex->user, ex);
-}
-
 static void session_step(struct session *s)
 {
     struct abx_err why = { 0 };
@@ -395,8 +394,8 @@ static void session_step(struct session *s)
         session_fail(s, &why, true);
         return;
     }
-    if (s->ex && s->ex->is_collecting && s->ex->collect.is_too_large)
-        collect_body(s->ex, (struct slice){ 0 }, true);
+    if (s->ex)
+        exchange_check_collect(s->ex);
     if (s->ex && s->ex->is_reading && s->ex->is_request_done && !s->ex->is_raw &&
         !s->ex->is_end_delivered)
         deliver(s, (struct slice){ 0 }, true);
@@ -410,7 +409,7 @@ static void session_step(struct session *s)
     if (s->ex && s->ex->is_ended && s->sock.out.len == 0)
         session_finish(s);
     else if (s->ex)
-        call_writable(s->ex);
+        exchange_call_writable(s->ex);
     else if (s->state == SESSION_LINGER && s->sock.out.len == 0)
         linger_shut(s);
     else if (s->server->is_stopping && s->state == SESSION_OPEN)
@@ -526,15 +525,15 @@ void session_on_event(struct sock *sock, unsigned what)
     if ((what & SOCK_HANGUP) && !(what & SOCK_READABLE))
         session_hangup(s);
     if ((what & SOCK_DEADLINE) && !sock->is_closed)
-        session_timeout(s);
+        (s->protocol ? s->protocol->timeout : session_timeout)(s);
     if ((what & SOCK_READABLE) && !sock->is_closed)
         session_read(s);
     for (int i = 0; i < STEPS_PER_EVENT && !sock->is_closed; i++) {
         sock->is_kicked = false;
-        session_step(s);
+        (s->protocol ? s->protocol->step : session_step)(s);
         if (!sock->is_kicked)
             break;
     }
     if (!sock->is_closed)
-        session_arm(s);
+        (s->protocol ? s->protocol->arm : session_arm)(s);
 }

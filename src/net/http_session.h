@@ -1,7 +1,8 @@
-/* http_session.h - inside of the HTTP server: one client connection and its exchange.
+/* http_session.h - inside of the HTTP server: one client connection and its exchanges.
  *
- * http_server.c owns the listener, http_session.c the connection's pump (input, deadlines, end of
- * exchanges), http_exchange.c what handlers call. An exchange is heap memory of its own from the
+ * http_server.c owns the listeners, http_session.c the connection's pump (input, deadlines, end of
+ * exchanges) for HTTP/1.1, http_exchange.c what handlers call, http1_exchange.c what of it HTTP/1.1
+ * does in its own way, http2.c (a library of its own) both for HTTP/2. An exchange is heap memory of its own from the
  * head of a request until on_close returns; a connection between requests owns no parser and no
  * buffer. All decisions about the connection's life are made in session_pump, never inside a call
  * of a handler.
@@ -21,6 +22,8 @@
 #define SESSION_DRAIN_MS 5000u
 #define PARSERS_KEPT 32
 
+struct session;
+
 struct collect {
     struct buf body;
     void (*done)(void *user, struct http_exchange *ex, struct slice body,
@@ -29,11 +32,32 @@ struct collect {
     bool is_too_large; /* known from the head alone */
 };
 
+struct http_exchange;
+
+/* What differs between the versions of HTTP; the rest of an exchange is common. */
+struct exchange_ops {
+    const struct http1_head *(*head)(const struct http_exchange *ex);
+    /* Sends 100 Continue. */
+    void (*go_on)(struct http_exchange *ex);
+    int (*respond)(struct http_exchange *ex, int status, const struct http1_field *fields,
+                   size_t n_fields, uint64_t length, struct abx_err *err);
+    /* Bytes of the response that wait. */
+    size_t (*queued)(const struct http_exchange *ex);
+    /* Sends `s`, whatever the room. */
+    void (*write)(struct http_exchange *ex, struct slice s);
+    /* The response is whole. */
+    void (*end)(struct http_exchange *ex);
+    int (*upgrade)(struct http_exchange *ex, const struct http1_field *fields, size_t n_fields,
+                   struct abx_err *err);
+};
+
 struct http_exchange {
+    const struct exchange_ops *ops;
     struct session *session;
     const struct http_exchange_events *events;
     void *user;
     struct collect collect; /* while is_collecting */
+    uint64_t moved_at;      /* loop time of the last byte either way (HTTP/2) */
     uint64_t left;          /* response body bytes still to be written, or HTTP_LENGTH_UNKNOWN */
 
     bool is_collecting;
@@ -54,6 +78,23 @@ struct http_exchange {
     bool wants_writable;
 };
 
+/* Another protocol on a connection: HTTP/2 (http2.h). */
+struct session_protocol {
+    /* Its first bytes, of which all are looked for; then what to do with a connection that has them. */
+    struct slice preface;
+    /* Takes the connection over: s->protocol_state. False when out of memory. */
+    bool (*start)(struct session *s);
+    /* Takes all bytes that were read. */
+    void (*feed)(struct session *s, struct slice in);
+    /* As session_step, session_timeout and session_arm. */
+    void (*step)(struct session *s);
+    void (*timeout)(struct session *s);
+    void (*arm)(struct session *s);
+    /* The socket is closed: ends the exchanges. */
+    void (*close)(struct session *s, const struct abx_err *why);
+    void (*free)(struct session *s);
+};
+
 enum session_state { SESSION_OPEN, SESSION_DRAIN, SESSION_LINGER };
 
 struct session {
@@ -62,6 +103,8 @@ struct session {
     struct session *prev, *next;
     struct http1_parser *parser; /* NULL between requests */
     struct http_exchange *ex;
+    const struct session_protocol *protocol; /* NULL: HTTP/1.1, by `parser` and `ex` */
+    void *protocol_state;
     struct buf in;        /* read, not yet parsed */
     uint64_t progress_at; /* loop time of the last byte either way or change of state */
     uint64_t sent_seen;   /* sock.sent at progress_at */
@@ -71,6 +114,7 @@ struct session {
     enum session_state state;
     bool is_eof; /* read() has returned 0 */
     bool was_blocked;
+    bool has_begun; /* a request has come: what follows is the same protocol */
     bool is_secure; /* came through a layer */
     char peer[INET6_ADDRSTRLEN];
     struct peer *counted; /* in server->peers; NULL when not */
@@ -95,7 +139,8 @@ struct http_server {
     struct peers *peers; /* NULL without max_peer_connections */
     struct http1_parser *parsers[PARSERS_KEPT];
     size_t n_parsers;
-    size_t n_refs; /* sessions whose handles are open, listener handles, the owner */
+    size_t n_streams; /* exchanges of other protocols than HTTP/1.1 */
+    size_t n_refs;    /* sessions whose handles are open, listener handles, the owner */
     bool is_stopping;
     bool is_accepting;
     time_t date_at;
@@ -110,7 +155,32 @@ void server_give_parser(struct http_server *server, struct http1_parser *parser)
 void server_forget(struct session *s);
 void server_unref(struct http_server *server);
 
+/* http_exchange.c: what the pump of each protocol does with an exchange. Each may end it through the
+ * handler's calls, but frees nothing, exchange_over apart. */
+/* Hands a new one to the server's handler, with 500 when that does not take it. */
+void exchange_begin(struct http_server *server, struct http_exchange *ex);
+void exchange_deliver(struct http_exchange *ex, struct slice data, bool is_end);
+void exchange_call_writable(struct http_exchange *ex);
+/* Ends a collection whose body is known to be too large. */
+void exchange_check_collect(struct http_exchange *ex);
+/* Tells the handler and frees it. */
+void exchange_over(struct http_exchange *ex, const struct abx_err *why);
+/* An error of the server's own as JSON. */
+void exchange_refuse(struct http_exchange *ex, int status, const char *text);
+
+/* Is it a field that only the server may set? */
+bool exchange_owns_field(struct slice name);
+
+/* http1_exchange.c */
+extern const struct exchange_ops http1_exchange_ops;
+
 /* http_session.c */
 void session_on_event(struct sock *sock, unsigned what);
+/* The client went away (`sys`: errno or 0). */
+void session_gone(struct session *s, int sys);
+void session_close(struct session *s);
+/* Everything is queued: sends that, closes our side and reads on for a while, because closing with
+ * unread input would reset the connection and may destroy the end on its way. */
+void session_linger(struct session *s);
 /* Ends it at once: on_close with `why`, then the socket. */
 void session_fail(struct session *s, const struct abx_err *why, bool reset);

@@ -392,6 +392,13 @@ bool http1_parser_is_idle(const struct http1_parser *p)
     return p->state == STATE_IDLE;
 }
 
+void http1_parser_reset(struct http1_parser *p)
+{
+    p->state = STATE_IDLE;
+    p->error = HTTP1_ERR_NONE;
+    p->skipped_line = p->no_body = p->is_upgrading = false;
+}
+
 void http1_parser_shrink(struct http1_parser *p)
 {
     if (p->state != STATE_IDLE)

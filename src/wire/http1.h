@@ -115,6 +115,8 @@ void http1_parser_upgrade(struct http1_parser *p);
 enum http1_event http1_parser_eof(struct http1_parser *p);
 /* No message has begun (idle keep-alive connection). */
 bool http1_parser_is_idle(const struct http1_parser *p);
+/* Forgets the message, whatever its state: the next byte begins one. */
+void http1_parser_reset(struct http1_parser *p);
 /* Frees memory that an idle connection does not need; up to 2 KiB of head buffer stay. The head is
  * gone. */
 void http1_parser_shrink(struct http1_parser *p);
