@@ -201,6 +201,17 @@ def test_folders_made_at_once(guest):
             assert made.index(os.path.dirname(name)) < made.index(name)
 
 
+def test_no_event_is_lost_while_a_folder_is_looked_at(guest):
+    """New folders are watched while their parent gets more of them."""
+    for _ in range(10):
+        guest.sh("mkdir d")
+        w = Watcher(guest, "d", recursive=True)
+        guest.sh("cd d; seq 3000 | xargs mkdir")
+        assert w.take() == [(str(i), C) for i in range(1, 3001)]
+        w.remove()
+        guest.sh("rm -r d")
+
+
 def test_many_makers_of_folders(guest):
     guest.sh("mkdir d")
     w = Watcher(guest, "d", recursive=True)

@@ -20,9 +20,11 @@
 #include "guest/daemon/target.h"
 #include "guest/daemon/watch_seen.h"
 
+/* With IN_MASK_ADD, because without it the kernel sets the mask of a watch that exists to 0 for a moment
+ * and an event of that moment is lost. */
 #define MASK                                                                                       \
     (IN_CREATE | IN_MODIFY | IN_ATTRIB | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_MOVE_SELF |  \
-     IN_DELETE_SELF | IN_EXCL_UNLINK)
+     IN_DELETE_SELF | IN_EXCL_UNLINK | IN_MASK_ADD)
 
 struct watch_scan {
     struct watch_scan *next;
