@@ -1,5 +1,5 @@
-"""A TLS server that speaks HTTP/2 only and passes each stream to an HTTP/1.1 origin, as a load balancer would: with
-flow control both ways; a reset of one side ends the other."""
+"""A TLS server that passes each HTTP/2 stream to an HTTP/1.1 origin, as a load balancer would: with flow control both
+ways; a reset of one side ends the other. Connections that choose HTTP/1.1 are passed on as they are."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ class H2Front:
 
     def __init__(self, loop, certificates, origin_port, name="127.0.0.1"):
         self.loop, self.origin_port, self.streams, self.connections = loop, origin_port, 0, 0
-        tls = server_tls(certificates, name, "h2")
+        tls = server_tls(certificates, name, "h2", "http/1.1")
         self.server = loop.run(asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=tls))
         self.port = self.server.sockets[0].getsockname()[1]
 
@@ -25,7 +25,22 @@ class H2Front:
 
     async def _serve(self, reader, writer):
         self.connections += 1
-        await Connection(self, reader, writer).run()
+        if writer.get_extra_info("ssl_object").selected_alpn_protocol() == "h2":
+            await Connection(self, reader, writer).run()
+        else:
+            origin_reader, origin_writer = await asyncio.open_connection("127.0.0.1", self.origin_port)
+            await asyncio.gather(copy(reader, origin_writer), copy(origin_reader, writer))
+
+
+async def copy(reader, writer):
+    try:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    except OSError:
+        pass
+    finally:
+        writer.close()
 
 
 class Connection:
