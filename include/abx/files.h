@@ -41,7 +41,7 @@ ABX_EXPORT const struct abx_entry *abx_call_entries(const abx_call *call, size_t
 /* Gives memory for a whole result of `length` bytes (> 0, not over max_bytes), asked for at most once, when the answer tells
  * its length. It stays the caller's and has to be there until the call is done or freed. NULL = the call keeps the bytes
  * itself, as it does when no length is told; abx_call_bytes gives the same either way. Runs inside
- * abx_client_process. */
+ * abx_client_process; may cancel or free its call, which then ends behind it. */
 typedef void *(*abx_room_fn)(void *user, size_t length);
 
 struct abx_read_opts {
@@ -64,7 +64,8 @@ ABX_EXPORT abx_call *abx_files_read(abx_client *client, const abx_sandbox *sandb
                                     const char *path, const struct abx_read_opts *opts);
 
 /* Gives the next bytes of an upload: up to `size` into `buffer`; returns how many, 0 = end, ABX_UNAVAILABLE = none yet
- * (abx_call_resume when there are), another code = give up with it. Runs inside abx_client_process. */
+ * (abx_call_resume when there are), another code = give up with it. Runs inside abx_client_process; may cancel or free its
+ * call, which then ends behind it. */
 typedef int64_t (*abx_source_fn)(void *user, void *buffer, size_t size);
 
 struct abx_write_item {

@@ -50,7 +50,9 @@ static int on_head(void *user, const struct http_head *head, struct abx_err *err
     if (n > rd->max)
         return too_large(rd, err);
     if (!rd->is_stream && n > 0 && rd->room && n <= SIZE_MAX) {
+        call_enter(call);
         call->room = rd->room(rd->room_user, (size_t)n);
+        call_leave(call);
         rd->room_size = (size_t)n;
     }
     if (!rd->is_stream && n > 0 && !call->room &&

@@ -220,8 +220,11 @@ static int64_t on_read(void *user, void *buffer, size_t size)
 {
     abx_call *call = user;
     struct write *w = call->state;
-    int64_t n = upload_read(&w->upload, buffer, size);
+    int64_t n;
 
+    call_enter(call);
+    n = upload_read(&w->upload, buffer, size);
+    call_leave(call);
     if (w->has_source && n >= 0)
         timer_move(call);
     return n;

@@ -117,6 +117,14 @@ static void call_tell(void *user)
 {
     abx_call *call = user;
 
+    if (call->is_cancel_wanted) {
+        call->is_cancel_wanted = false;
+        abx_call_cancel(call);
+    }
+    if (call->is_freed && call->waiting == 0) {
+        abx_call_free(call);
+        return;
+    }
     if (call->first && call->on_event) {
         abx_call_fn fn = call->on_event;
 
@@ -163,8 +171,14 @@ static void call_end(abx_call *call)
 
 void call_finish(abx_call *call, enum abx_result result)
 {
+    struct abx_err err;
+
     if (call->is_finished)
         return;
+    if (call->is_cancel_wanted) { /* before it was complete */
+        (void)err_set(&err, ABX_CANCELED, "canceled");
+        error_export(&err, 0, &call->error);
+    }
     call->result = result;
     call_end(call);
 }
@@ -190,6 +204,10 @@ void abx_call_cancel(abx_call *call)
 
     if (!call || call->is_finished)
         return;
+    if (call->inside > 0) { /* what the callback was given is in use */
+        call->is_cancel_wanted = true;
+        return;
+    }
     if (call->ops->cancel)
         call->ops->cancel(call);
     (void)err_set(&err, ABX_CANCELED, "canceled");
@@ -216,7 +234,7 @@ void abx_call_free(abx_call *call)
     call->on_done = NULL;
     call->on_event = NULL;
     abx_call_cancel(call);
-    if (call->waiting > 0) { /* by a callback: abx_call_wait frees it */
+    if (call->waiting > 0 || call->inside > 0) { /* by a callback: freed behind it */
         call->is_freed = true;
         return;
     }
@@ -250,7 +268,21 @@ void call_detach(abx_call *call)
     if (!call->is_told && call->on_done) {
         call->is_told = true;
         call->on_done(call->on_done_user, call);
+    } else if (call->is_freed && call->waiting == 0) {
+        abx_call_free(call);
     }
+}
+
+void call_enter(abx_call *call)
+{
+    call->inside++;
+}
+
+void call_leave(abx_call *call)
+{
+    call->inside--;
+    if (call->inside == 0 && (call->is_cancel_wanted || call->is_freed))
+        call_schedule(call);
 }
 
 /* ---- the owner's side ---- */

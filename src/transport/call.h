@@ -54,8 +54,9 @@ struct abx_call {
     abx_call_fn on_done, on_event;
     void *on_done_user, *on_event_user;
     struct client_task task;
-    int waiting;   /* abx_call_wait is driving the client for it */
-    bool is_freed; /* meanwhile */
+    int waiting;                     /* abx_call_wait is driving the client for it */
+    int inside;                      /* call_enter */
+    bool is_freed, is_cancel_wanted; /* meanwhile */
     struct call_block *blocks;
     struct call_event *first, *last, *taken;
     size_t queued_bytes;
@@ -72,6 +73,11 @@ void call_fail(abx_call *call, const struct abx_err *err);
 void call_fail_http(abx_call *call, const struct abx_err *err, int http_status);
 /* For starting functions: a new call that fails with `err` (NULL when out of memory). */
 abx_call *call_new_failed(abx_client *client, const struct abx_err *err);
+
+/* Around a callback of the owner's that runs in the middle of the operation (sources, memory for results): when it cancels
+ * or frees the call, that is done by a task after it. */
+void call_enter(abx_call *call);
+void call_leave(abx_call *call);
 
 /* Copies an event with its bytes and texts (data, text, and for FILE fs with its entry) into the queue. False = out of
  * memory: fail the call. */

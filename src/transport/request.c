@@ -15,6 +15,8 @@ struct request {
     int status, version;
     struct abx_pair *headers; /* the call's arena */
     size_t header_count;
+    abx_source_fn source;
+    void *source_user;
 };
 
 static void request_cancel(abx_call *call)
@@ -128,6 +130,18 @@ static void request_on_done(void *user, const struct abx_err *err)
 
 static const struct http_sink request_sink = { request_on_head, request_on_body, request_on_done };
 
+static int64_t request_source(void *user, void *buffer, size_t size)
+{
+    abx_call *call = user;
+    const struct request *r = call->state;
+    int64_t n;
+
+    call_enter(call);
+    n = r->source(r->source_user, buffer, size);
+    call_leave(call);
+    return n;
+}
+
 static bool is_read(const char *method)
 {
     return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
@@ -170,8 +184,10 @@ abx_call *abx_http_request(abx_client *client, abx_config *config, const struct 
     spec.header_count = o.header_count;
     spec.body = slice_of(o.body, o.body_size);
     spec.has_body = o.body || o.source;
-    spec.source = o.source;
-    spec.source_user = o.source_user;
+    r->source = o.source;
+    r->source_user = o.source_user;
+    spec.source = o.source ? request_source : NULL;
+    spec.source_user = call;
     spec.source_size = o.source_size;
     spec.retry = o.retry_reads && is_read(spec.method) ? HTTP_RETRY_READ : HTTP_RETRY_CONNECT;
     due_ns = config_deadline_ns(config, o.request_timeout_ms);

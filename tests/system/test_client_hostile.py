@@ -213,6 +213,58 @@ def test_a_callback_may_free_the_call_that_is_waited_for(abx, client, config):
                 abx.c.abx_client_process(client.handle)
 
 
+@pytest.mark.parametrize("way", ["abx_call_free", "abx_call_cancel"])
+@pytest.mark.parametrize("place", ["file", "files", "packed", "http", "room"])
+def test_a_source_may_end_its_call(abx, client, config, box, server, place, way):
+    """Callbacks in the middle of an operation end it; the memory that they were given is still there."""
+
+    async def script(peer):
+        await peer.head(200, "application/octet-stream", 5)
+        await peer.send(b"bytes")
+
+    server.script = script
+    told = []
+
+    def end():
+        if not told:
+            told.append(getattr(abx.c, way)(handle))
+
+    def source(_user, to, size):
+        end()
+        ctypes.memset(to, 120, size)
+        return size
+
+    def room(_user, size):
+        end()
+        return ctypes.addressof(memory)
+
+    memory = ctypes.create_string_buffer(16)
+    given = abx.headers.callbacks["abx_source_fn"](source)
+    made = abx.headers.callbacks["abx_room_fn"](room)
+    if place == "room":
+        call = client.call("abx_files_read", box.sandbox, "/f", abx.struct("abx_read_opts", room=made))
+    elif place == "http":
+        call = http(abx, client, config, f"http://127.0.0.1:{server.port}/", method="PUT", source=given)
+    else:
+        count = 2 if place == "files" else 1
+        items = (abx.headers.structs["abx_write_item"] * count)()
+        for item in items:
+            item.path, item.source, item.source_size = b"/f", given, -1
+        opts = abx.struct("abx_write_opts", gzip=1) if place == "packed" else None
+        call = client.call("abx_files_write", box.sandbox, items, count, opts)
+    handle = call.handle
+    if way == "abx_call_free":
+        call.handle = None
+        end_at = time.monotonic() + 10
+        while not told and time.monotonic() < end_at:
+            abx.c.abx_client_wait(client.handle, 100)
+        for _ in range(5):
+            abx.c.abx_client_process(client.handle)
+    else:
+        assert error_of(call).code == "CANCELED"
+    assert told
+
+
 # --- servers ---
 
 
