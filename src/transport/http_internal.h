@@ -121,6 +121,7 @@ struct http_exchange {
 };
 
 struct http_socket {
+    bool is_tls;
     struct client_watch watch;
     struct http_pool *pool;
     unsigned wanted; /* by libcurl; a watch may stay longer, see http_pool.c */

@@ -8,6 +8,7 @@
  * exchanges, so that at most max_idle_connections stay; when nothing ran for idle_timeout_ms a new multi
  * handle takes the place of the old one.
  */
+#include <poll.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -18,10 +19,30 @@
 #include "transport/http_internal.h"
 
 #define SPARE_MAX 128
+#define CUT_READS 64
 #define EASY_BUFFER_BYTES 65536L
 #define MEM_KEPT_BYTES 65536u
 
 /* ---- sockets ---- */
+
+static bool has_hung_up(int fd)
+{
+    struct pollfd p = { .fd = fd, .events = POLLRDHUP };
+
+    return poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
+/* Something came on an idle connection that nobody asked for: libcurl would take it for the answer to the next request,
+ * be it an error of a server that closes or a forged one. Under TLS it may be a session ticket as well: there only a
+ * closed one is cut. What was received goes away, too: libcurl takes a TLS connection with bytes to read for alive. */
+static void socket_cut(int fd)
+{
+    uint8_t bytes[4096];
+
+    (void)shutdown(fd, SHUT_RDWR);
+    for (int i = 0; i < CUT_READS && recv(fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0; i++)
+        continue;
+}
 
 static void pool_socket_event(void *user, unsigned events)
 {
@@ -31,9 +52,8 @@ static void pool_socket_event(void *user, unsigned events)
 
     if (s->wanted == 0) { /* a kept connection got something */
         client_watch_clear(pool->client, &s->watch);
-        /* libcurl would take it for the answer to the next request: an error of a server that closes, or a forged one. */
-        if (s->is_idle)
-            (void)shutdown(s->watch.fd, SHUT_RDWR);
+        if (s->is_idle && (!s->is_tls || has_hung_up(s->watch.fd)))
+            socket_cut(s->watch.fd);
         return;
     }
     if (events & CLIENT_IN)
@@ -117,6 +137,7 @@ static curl_socket_t pool_open(void *user, curlsocktype purpose, struct curl_soc
         return CURL_SOCKET_BAD;
     client_watch_clear(pool->client, &s->watch); /* of a descriptor that libcurl closed by itself */
     s->is_open = true;
+    s->is_tls = x->is_https;
     s->opener = x;
     x->fd = fd;
     pool->open_count++;

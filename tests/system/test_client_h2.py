@@ -70,7 +70,8 @@ def test_calls_share_a_connection(box, front):
 
 def test_files_and_much_output(box):
     data = os.urandom(8_000_000)
-    for way in ({"/tmp/f": data}, {"/tmp/f": Source(data)}, {"/tmp/f": data, "/tmp/g": data}):
+    sized = Source(data, len(data))  # one without a length goes by HTTP/1.1 (http_setup.c), which this front does not speak
+    for way in ({"/tmp/f": data}, {"/tmp/f": sized}, {"/tmp/f": data, "/tmp/g": data}):
         assert box.write(way) == list(way)
         assert box.read("/tmp/f") == data == box.read_stream("/tmp/f")
     assert len(box.run("head -c 20000000 /dev/zero").stdout) == 20_000_000
