@@ -193,12 +193,28 @@ static bool match(struct multipart_parser *p, struct slice *in)
     return p->matched == p->delimiter_len;
 }
 
-/* Passes on data up to the next delimiter (or what may be the start of one). Returns the data, empty
- * when there is none yet; *ret_found when the delimiter is complete. */
+/* Where the delimiter begins in `in`, or may begin at its very end; NULL when neither. */
+static const uint8_t *delimiter_find(const struct multipart_parser *p, struct slice in)
+{
+    const uint8_t *at = in.p, *end = in.p + in.n;
+
+    while (at < end) {
+        const uint8_t *cr = memchr(at, '\r', (size_t)(end - at));
+
+        if (!cr || memcmp(cr, p->delimiter, MIN(p->delimiter_len, (size_t)(end - cr))) == 0)
+            return cr;
+        at = cr + 1;
+    }
+    return NULL;
+}
+
+/* Passes on data up to the next delimiter (or what may be the start of one), in one piece: whoever
+ * writes it pays for each. Returns the data, empty when there is none yet; *ret_found when the
+ * delimiter is complete. */
 static struct slice data_step(struct multipart_parser *p, struct slice *in, bool *ret_found)
 {
     struct slice data = { 0 };
-    const uint8_t *cr;
+    const uint8_t *start;
     size_t n;
 
     if (p->matched > 0) {
@@ -210,8 +226,8 @@ static struct slice data_step(struct multipart_parser *p, struct slice *in, bool
         p->lent = 0;
         return data;
     }
-    cr = memchr(in->p, '\r', in->n);
-    n = cr ? (size_t)(cr - in->p) : in->n;
+    start = delimiter_find(p, *in);
+    n = start ? (size_t)(start - in->p) : in->n;
     data = slice_of(in->p, n);
     take(in, n);
     if (in->n > 0) {

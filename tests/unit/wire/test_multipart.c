@@ -266,12 +266,40 @@ static void limits(void **state)
     }
 }
 
+/* Bytes that could begin the delimiter do not cut the data: each piece costs whoever writes it a system call. */
+static void data_comes_in_large_pieces(void **state)
+{
+    static const char head[] = "--b\r\n" CD "\r\n\r\n", tail[] = "\r\n--b--";
+    _cleanup_(buf_done) struct buf b = BUF_INIT(1 << 20);
+    struct multipart_parser *p = multipart_parser_new(SLICE_LIT("b"));
+    size_t pieces = 0, bytes = 0;
+    enum multipart_event ev;
+    struct slice in, data;
+
+    assert_non_null(p);
+    (void)buf_append_str(&b, head);
+    for (size_t i = 0; i < 10000; i++)
+        (void)buf_append_str(&b, i % 3 == 0 ? "\r" : i % 3 == 1 ? "\r\n--" : "\r\n-x");
+    (void)buf_append_str(&b, tail);
+    in = buf_slice(&b);
+    while ((ev = multipart_parser_next(p, &in, &data)) != MULTIPART_END) {
+        assert_int_not_equal(ev, MULTIPART_ERROR);
+        if (ev == MULTIPART_DATA) {
+            pieces++;
+            bytes += data.n;
+        }
+    }
+    assert_int_equal(pieces, 1);
+    assert_int_equal(bytes, b.len - (sizeof head - 1) - (sizeof tail - 1));
+    multipart_parser_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bodies),     cmocka_unit_test(malformed_bodies),
         cmocka_unit_test(boundaries), cmocka_unit_test(data_is_not_copied),
-        cmocka_unit_test(limits),
+        cmocka_unit_test(limits),     cmocka_unit_test(data_comes_in_large_pieces),
     };
 
     return cmocka_run_group_tests_name("multipart", tests, NULL, NULL);
