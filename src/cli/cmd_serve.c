@@ -44,6 +44,7 @@ static const char help[] =
     "  --max-sandboxes N        most sandboxes at a time (no limit)\n"
     "  --max-client-connections N  most connections of one address into one gateway process;\n"
     "                           loopback is not counted (half of all)\n"
+    "  --access-log             a line in the log for each request\n"
     "  --local-user NAME        user whose clients find this service by themselves, besides root\n"
     "                           and who runs sudo; repeatable\n"
     "  --print-unit             print a systemd unit with these options, do nothing\n"
@@ -70,6 +71,7 @@ enum {
     OPT_MAX_TIMEOUT,
     OPT_MAX_SANDBOXES,
     OPT_MAX_CLIENT,
+    OPT_ACCESS_LOG,
     OPT_LOCAL_USER,
     OPT_PRINT_UNIT,
 };
@@ -95,6 +97,7 @@ const struct option serve_options[] = {
     { "max-timeout", required_argument, NULL, OPT_MAX_TIMEOUT },
     { "max-sandboxes", required_argument, NULL, OPT_MAX_SANDBOXES },
     { "max-client-connections", required_argument, NULL, OPT_MAX_CLIENT },
+    { "access-log", no_argument, NULL, OPT_ACCESS_LOG },
     { "local-user", required_argument, NULL, OPT_LOCAL_USER },
     { "print-unit", no_argument, NULL, OPT_PRINT_UNIT },
     { "help", no_argument, NULL, 'h' },
@@ -258,6 +261,9 @@ static int parse_option(struct serve *s, int option, const char *arg, struct abx
     case OPT_MAX_CLIENT:
         return cli_parse_number("--max-client-connections", arg, 1, 1000000,
                                 &o->max_client_connections, err);
+    case OPT_ACCESS_LOG:
+        o->has_access_log = true;
+        return 0;
     case OPT_LOCAL_USER:
         return add_local_user(o, "--local-user", arg, err);
     default:

@@ -198,6 +198,8 @@ static int gateway_args(struct supervisor *s, struct role *g, size_t i, struct a
     role_arg(g, "--gid", "%u", s->gateway_uid);
     if (s->opts->domain)
         role_arg(g, "--domain", "%s", s->opts->domain);
+    if (s->opts->has_access_log)
+        role_flag(g, "--access-log");
     if (s->opts->max_client_connections)
         role_arg(g, "--max-client-connections", "%llu",
                  (unsigned long long)s->opts->max_client_connections);

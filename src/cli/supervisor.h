@@ -32,6 +32,7 @@ struct supervisor_opts {
     uint64_t max_cpu, max_memory_mb, max_disk_mb;
     uint64_t max_sandboxes;          /* 0 = no limit */
     uint64_t max_client_connections; /* of one address, for each gateway; 0 = its default */
+    bool has_access_log;             /* a line for each request */
     struct local_user local_users[LOCAL_USERS_MAX]; /* whose clients find the service */
     size_t n_local_users;
 };

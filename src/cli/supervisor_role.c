@@ -92,6 +92,12 @@ void role_arg(struct role *role, const char *option, const char *fmt, ...)
         role->is_bad = true;
 }
 
+void role_flag(struct role *role, const char *option)
+{
+    if (buf_append(&role->args, option, strlen(option) + 1) != BUF_OK)
+        role->is_bad = true;
+}
+
 void role_arg_fd(struct role *role, const char *option, int fd)
 {
     if (role->n_fds == ROLE_FDS_MAX)

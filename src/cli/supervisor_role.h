@@ -34,6 +34,8 @@ int role_init(struct role *role, const char *program, struct abx_err *err);
 void role_done(struct role *role);
 /* Adds an option and its formatted value. */
 void role_arg(struct role *role, const char *option, const char *fmt, ...) _printf_(3, 4);
+/* Adds an option without value. */
+void role_flag(struct role *role, const char *option);
 /* Adds an option with an fd number that the child inherits. */
 void role_arg_fd(struct role *role, const char *option, int fd);
 /* After the last argument; an argument list that did not fit fails here. */

@@ -1,9 +1,11 @@
 /* answer.c - answers that the gateway gives itself (e2b.md 2.4). */
+#include <string.h>
+
 #include "e2b/errors.h"
 #include "gateway/internal.h"
 
 #define BODY_MAX 4096u
-#define FIELDS_MAX 8
+#define FIELDS_MAX 10
 
 static const struct http1_field cors_origin = { SLICE_LIT("Access-Control-Allow-Origin"),
                                                 SLICE_LIT("*") };
@@ -21,23 +23,81 @@ void answer_fields_set(struct request *r)
         (struct http1_field){ SLICE_LIT("Abx-Request-Id"), slice_str(r->request_id) };
 }
 
-void answer(struct request *r, int status, int should_retry, struct slice json)
+/* `policy` empty: none. */
+static void answer_as(struct request *r, int status, int should_retry, struct slice type,
+                      struct slice policy, struct slice body)
 {
     struct http1_field fields[FIELDS_MAX];
     size_t n = 0;
 
     for (size_t i = 0; i < ANSWER_FIELDS; i++)
         fields[n++] = r->answer_fields[i];
-    if (json.n > 0)
-        fields[n++] = (struct http1_field){ SLICE_LIT("Content-Type"),
-                                            SLICE_LIT("application/json; charset=utf-8") };
+    if (body.n > 0)
+        fields[n++] = (struct http1_field){ SLICE_LIT("Content-Type"), type };
+    if (policy.n > 0)
+        fields[n++] = (struct http1_field){ SLICE_LIT("Content-Security-Policy"), policy };
     if (should_retry >= 0)
         fields[n++] = (struct http1_field){ SLICE_LIT("Should-Retry"),
                                             should_retry ? SLICE_LIT("true") : SLICE_LIT("false") };
     if (should_retry > 0 && (status == 429 || status == 503))
         fields[n++] = (struct http1_field){ SLICE_LIT("Retry-After"), SLICE_LIT("1") };
     r->status = status;
-    http_exchange_send(r->ex, status, fields, n, json);
+    http_exchange_send(r->ex, status, fields, n, body);
+}
+
+void answer(struct request *r, int status, int should_retry, struct slice json)
+{
+    answer_as(r, status, should_retry, SLICE_LIT("application/json; charset=utf-8"),
+              (struct slice){ 0 }, json);
+}
+
+static bool contains(struct slice s, const char *part)
+{
+    return s.n > 0 && memmem(s.p, s.n, part, strlen(part)) != NULL;
+}
+
+/* A person looks at a port of a sandbox with a browser; programs get JSON whatever they accept. */
+static bool wants_page(const struct request *r)
+{
+    const struct http1_head *head = http_exchange_head(r->ex);
+
+    return contains(http1_head_value(head, "user-agent"), "Mozilla/") &&
+           contains(http1_head_value(head, "accept"), "text/html");
+}
+
+static void put_html(struct buf *b, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '<')
+            (void)buf_append_str(b, "&lt;");
+        else if (*text == '&')
+            (void)buf_append_str(b, "&amp;");
+        else
+            (void)buf_append_byte(b, (uint8_t)*text);
+    }
+}
+
+/* An error about a sandbox: `json` for programs, `message` for people. */
+static void answer_about_sandbox(struct request *r, int status, int should_retry,
+                                 const char *message, struct slice json)
+{
+    _cleanup_(buf_done) struct buf page = BUF_INIT(BODY_MAX);
+
+    if (!wants_page(r)) {
+        answer(r, status, should_retry, json);
+        return;
+    }
+    (void)buf_printf(&page,
+                     "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+                     "<meta name=\"viewport\" content=\"width=device-width\">"
+                     "<title>%d %s</title></head>\n<body><h1>%d %s</h1>\n<p>",
+                     status, http1_reason(status), status, http1_reason(status));
+    put_html(&page, message);
+    (void)buf_append_str(&page, "</p>\n<p>Sandbox <code>");
+    put_html(&page, r->route.id);
+    (void)buf_printf(&page, "</code>, port %u</p></body></html>\n", r->route.port);
+    answer_as(r, status, should_retry, SLICE_LIT("text/html; charset=utf-8"),
+              SLICE_LIT("default-src 'none'"), buf_slice(&page));
 }
 
 void answer_error(struct request *r, int status, int should_retry, const char *message)
@@ -59,7 +119,7 @@ void answer_sandbox_error(struct request *r, int status, int should_retry, const
     (void)json_string_put(&body, slice_str(message));
     (void)buf_printf(&body, ",\"code\":%d}", status);
     r->is_failure = status >= 500;
-    answer(r, status, should_retry, buf_slice(&body));
+    answer_about_sandbox(r, status, should_retry, message, buf_slice(&body));
 }
 
 /* Trying again is of no use. */
@@ -68,7 +128,7 @@ void answer_gone(struct request *r)
     _cleanup_(buf_done) struct buf body = BUF_INIT(BODY_MAX);
 
     (void)e2b_sandbox_gone_body(&body, r->route.id);
-    answer(r, 502, 0, buf_slice(&body));
+    answer_about_sandbox(r, 502, 0, E2B_TEXT_SANDBOX_GONE, buf_slice(&body));
 }
 
 void answer_port_closed(struct request *r, bool should_retry)
@@ -76,7 +136,7 @@ void answer_port_closed(struct request *r, bool should_retry)
     _cleanup_(buf_done) struct buf body = BUF_INIT(BODY_MAX);
 
     (void)e2b_port_closed_body(&body, r->route.id, r->route.port);
-    answer(r, 502, should_retry, buf_slice(&body));
+    answer_about_sandbox(r, 502, should_retry, E2B_TEXT_PORT_CLOSED, buf_slice(&body));
 }
 
 void answer_options(struct request *r)

@@ -315,3 +315,21 @@ def test_traffic_token(world, client):
         got = client.request("GET", "/", to("ia", 3000, **wrong))
         assert got.status == 403 and got.json()["sandboxId"] == "ia" and got.json()["code"] == 403
     assert client.request("GET", "/", to("ia", 3000, **{"E2B-Traffic-Access-Token": "secret"})).status == 200
+
+
+BROWSER = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64)", "Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+def test_browsers_get_a_page_and_programs_json(world, client):
+    world.sandbox("ia", traffic_token="t")
+    world.sandbox("ib")
+    for name, status, text in (("ia", 403, "traffic access token"), ("ib", 502, "port is not open"), ("ic", 502, "not found")):
+        page = client.request("GET", "/", BROWSER, host=f"3000-{name}.sbx.test")
+        assert page.status == status and page.fields["content-type"] == "text/html; charset=utf-8"
+        assert page.fields["content-security-policy"] == "default-src 'none'"
+        body = page.body.decode()
+        assert body.startswith("<!DOCTYPE html>") and text in body and f"<code>{name}</code>, port 3000" in body
+        for fields in ({"User-Agent": BROWSER["User-Agent"], "Accept": "*/*"}, {"User-Agent": "curl/8", "Accept": "text/html"}):
+            got = client.request("GET", "/", fields, host=f"3000-{name}.sbx.test")
+            assert got.status == status and got.json()["code"] == status and got.json()["sandboxId"] == name
+    assert client.request("GET", "/nothing", {**BROWSER, **to("i_a")}).json()["code"] == 400
