@@ -170,6 +170,11 @@ static int config_list(const struct config_opts *o, int argc, char **argv)
     return status;
 }
 
+static int fail_unknown_key(const char *name)
+{
+    return cli_usage("config", "there is no key '%s'; 'abx config list' names them", name);
+}
+
 static int config_get(const struct config_opts *o, int argc, char **argv)
 {
     _cleanup_(unref) abx_config *c = NULL;
@@ -181,7 +186,7 @@ static int config_get(const struct config_opts *o, int argc, char **argv)
         return usage("get takes one KEY");
     key = find_key(argv[0]);
     if (!key)
-        return cli_usage("config", "there is no key '%s'; 'abx config list' names them", argv[0]);
+        return fail_unknown_key(argv[0]);
     status = load(o, &c);
     if (status != 0)
         return status;
@@ -253,6 +258,8 @@ static int config_set(const struct config_opts *o, int argc, char **argv)
 
     if (argc < 1 || argc > 2)
         return usage("set takes KEY and VALUE");
+    if (!find_key(argv[0]))
+        return fail_unknown_key(argv[0]);
     if (argc == 1) {
         status = read_line(argv[0], line, sizeof line);
         if (status != 0)
@@ -273,6 +280,8 @@ static int config_unset(const struct config_opts *o, int argc, char **argv)
 
     if (argc != 1)
         return usage("unset takes one KEY");
+    if (!find_key(argv[0]))
+        return fail_unknown_key(argv[0]);
     return abx_config_store(o->profile, argv[0], NULL, &err) < 0 ? client_fail(&err) : 0;
 }
 

@@ -69,7 +69,8 @@ static int key_create(const struct key_opts *o, int argc, char **argv, struct ab
 
     if (argc > 0) {
         json_decref(request);
-        return err_set(err, ABX_INVALID_ARGUMENT, "create takes no argument '%s'", argv[0]);
+        return err_set(err, ABX_INVALID_ARGUMENT, "create takes no argument '%s': --name NAME",
+                       argv[0]);
     }
     if (o->name)
         (void)json_object_set_new(request, "name", json_string(o->name));

@@ -217,7 +217,7 @@ int datadir_instance(const char *path, char ret[DATADIR_INSTANCE_SIZE], struct a
     int r;
 
     if (dirfd < 0)
-        return err_sys(err, errno, "data dir '%s'", path);
+        return err_sys(err, errno, "data dir '%s' (--data-dir names another)", path);
     if (faccessat(dirfd, "format", F_OK, 0) < 0 && errno == ENOENT)
         return err_set(err, ABX_NOT_FOUND, "'%s' is no data dir: no service was started with it",
                        path);

@@ -31,6 +31,24 @@ static void print_help(FILE *to)
                       "abx-sandbox(1).\n");
 }
 
+/* Says what stands in the way, and what was probably meant. */
+static int fail_unknown(char *word)
+{
+    char *words[] = { (char[]){ "sandbox" }, word };
+    int n;
+
+    if (*word == '-')
+        (void)fprintf(stderr, "abx: '%s' stands before the command; write abx COMMAND %s\n", word,
+                      word);
+    else
+        (void)fprintf(stderr, "abx: unknown command '%s'\n", word);
+    if (spec_find(ARRAY_SIZE(words), words, &n))
+        (void)fprintf(stderr, "Did you mean 'abx sandbox %s'?\n", word);
+    else
+        (void)fprintf(stderr, "Try 'abx help'.\n");
+    return 2;
+}
+
 /* argv[0] is the command's name. */
 static int run_command(int argc, char **argv)
 {
@@ -39,8 +57,7 @@ static int run_command(int argc, char **argv)
             return commands[i].run(argc, argv);
     if (spec_has_word(argv[0]))
         return cmd_client(argc, argv);
-    (void)fprintf(stderr, "abx: unknown command '%s'\nTry 'abx help'.\n", argv[0]);
-    return 2;
+    return fail_unknown(argv[0]);
 }
 
 static bool is_help(const char *word)

@@ -302,7 +302,7 @@ static int words_matching(const char *name, int argc, char *const *argv)
     return n;
 }
 
-const struct spec_command *spec_find(int argc, char *const *argv, int *ret_words)
+static const struct spec_command *find(int argc, char *const *argv, int *ret_words)
 {
     for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
         const struct spec_command *c = &commands[i];
@@ -316,6 +316,18 @@ const struct spec_command *spec_find(int argc, char *const *argv, int *ret_words
         }
     }
     return NULL;
+}
+
+const struct spec_command *spec_find(int argc, char *const *argv, int *ret_words)
+{
+    const struct spec_command *c = find(argc, argv, ret_words);
+
+    if (c || argc < 2 || strcmp(argv[0], "sandbox") != 0 || strcmp(argv[1], "sandbox") == 0)
+        return c;
+    c = find(argc - 1, argv + 1, ret_words); /* `sandbox ls`, `sandbox run` */
+    if (c)
+        (*ret_words)++;
+    return c;
 }
 
 bool spec_has_word(const char *word)

@@ -244,7 +244,7 @@ def test_exit_statuses(cli, fake, service):
     assert cli.run("info", "nosuch")[0] == 4
     assert cli.run("create", "-t", "nosuch")[0] == 4
     status, _, err = cli.run("ls", env={"E2B_API_KEY": "e2b_" + "0" * 40})
-    assert status == 3 and b"abx whoami" in err
+    assert status == 3 and b"environment E2B_API_KEY" in err and b"abx key create" in err
     for code, wanted in [(401, 3), (403, 3), (404, 4), (400, 1), (500, 1), (501, 1)]:
         will(fake, code, {"code": code, "message": "so it is"})
         status, _, err = fake.cli.run("info", "i1")
@@ -254,8 +254,20 @@ def test_exit_statuses(cli, fake, service):
     assert cli.json("info", "nosuch", status=4)["error"]["code"] == "not_found"
 
 
+def test_hints_say_what_to_do_next(cli, fake, box):
+    """About the user in the sandbox, not about the key; what the service lacks; where an address comes from."""
+    for words in [("exec", "-u", "nobody-here", box, "true"), ("cp", "-u", "nobody-here", f"{box}:/etc/hostname", "-")]:
+        status, _, err = cli.run(*words)
+        assert status == 1 and b"nobody-here" in err and b"getent passwd" in err and b"key" not in err, err
+    will(fake, 501, {"code": 501, "message": "so it is"})
+    assert b"Not every service" in fake.cli.run("sandbox", "fork", "i1")[2]
+    status, _, err = cli.run("ls", "--api-url", "http://127.0.0.1:1", "--api-key-file", "-", input=b"e2b_00\n")
+    assert status == 1 and b"Origin of the address: option." in err
+
+
 @pytest.mark.parametrize("words, text", [
     (("sandbox", "nosuch"), "no command 'nosuch'"), (("sandbox",), "usage:"), (("nosuch",), "unknown command"),
+    (("timeout", "x", "5"), "Did you mean 'abx sandbox timeout'?"), (("--json", "ls"), "before the command"),
     (("ls", "--nosuch"), "no option '--nosuch'"), (("ls", "-Z"), "no option '-Z'"), (("ls", "x"), "unexpected argument 'x'"),
     (("info",), "needs ID"), (("exec", "x"), "needs ID COMMAND"), (("create", "--timeout"), "needs a value"),
     (("create", "--timeout", "x"), "not a duration"), (("create", "--cpu", "0"), "from 1 to 1024"),

@@ -47,9 +47,17 @@ int session_set_sys(struct session *s, int sys, const char *fmt, ...)
     return s->error.code;
 }
 
+/* The sandbox has no such user; envd says so as if it were about credentials. */
+static bool is_unknown_user(const struct session *s)
+{
+    return s->is_inside && s->error.code == ABX_UNAUTHENTICATED && s->args.text[OPT_USER];
+}
+
 /* The service does not take the key. */
 static bool is_refused(const struct session *s)
 {
+    if (is_unknown_user(s))
+        return false;
     return s->error.http_status == 401 || (s->error.http_status == 403 && !s->is_inside);
 }
 
@@ -68,7 +76,7 @@ int session_status(const struct session *s)
     case ABX_OUT_OF_RANGE: /* found here it is a word of the command line */
         return error->http_status == 0 && error->sys == 0 ? 2 : 1;
     case ABX_UNAUTHENTICATED:
-        return 3;
+        return is_unknown_user(s) ? 1 : 3;
     case ABX_NOT_FOUND:
         return 4;
     case ABX_DEADLINE_EXCEEDED:
@@ -80,14 +88,41 @@ int session_status(const struct session *s)
     }
 }
 
+static void hint_of_address(const struct session *s, char *to, size_t size)
+{
+    const char *origin = "";
+
+    (void)abx_config_get(s->config, "sandbox_base_url", 0, &origin);
+    if (strcmp(origin, "default") == 0)
+        (void)snprintf(
+            to, size,
+            "No address is configured, this is the default: set ABX_SANDBOX_BASE_URL (or "
+            "E2B_API_URL). The service on this machine is found when no key is set "
+            "either.");
+    else
+        (void)snprintf(to, size, "Origin of the address: %s. Is the service running there?",
+                       origin);
+}
+
+static void hint_of_key(const struct session *s, char *to, size_t size)
+{
+    static const char *const keys[] = { "sandbox_api_key", "access_token", "access_key_id" };
+    const char *origin = "";
+
+    for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+        if (abx_config_get(s->config, keys[i], 0, &origin))
+            break;
+    (void)snprintf(to, size,
+                   "Origin of the key: %s. Unknown there, revoked, expired or not allowed to do "
+                   "this? 'abx key create' on the machine of the service makes a new one.",
+                   origin);
+}
+
 /* What to do next, "" = no idea. */
 static void hint_of(const struct session *s, char *to, size_t size)
 {
-    const struct abx_error *e = &s->error;
-    const char *origin = "";
-
     *to = '\0';
-    switch (e->reason) {
+    switch (s->error.reason) {
     case ABX_REASON_SANDBOX_NOT_FOUND:
         (void)snprintf(to, size, "'abx sandbox list' shows what is running.");
         return;
@@ -97,11 +132,7 @@ static void hint_of(const struct session *s, char *to, size_t size)
     case ABX_REASON_NAME:
     case ABX_REASON_CONNECT:
     case ABX_REASON_TLS:
-        (void)abx_config_get(s->config, "sandbox_base_url", 0, &origin);
-        (void)snprintf(to, size,
-                       "The address comes from: %s. 'abx whoami' shows it; is the service running "
-                       "there?",
-                       origin);
+        hint_of_address(s, to, size);
         return;
     case ABX_REASON_SANDBOX_GONE:
         (void)snprintf(to, size, "Its time was over, or somebody killed it.");
@@ -110,7 +141,13 @@ static void hint_of(const struct session *s, char *to, size_t size)
         break;
     }
     if (is_refused(s))
-        (void)snprintf(to, size, "'abx whoami' shows which key was used and where it was found.");
+        hint_of_key(s, to, size);
+    else if (is_unknown_user(s))
+        (void)snprintf(to, size, "'abx sandbox exec ID getent passwd' lists the users there.");
+    else if (s->error.code == ABX_UNIMPLEMENTED && s->error.http_status == 501)
+        (void)snprintf(to, size,
+                       "Not every service has everything: 'abx serve' has no pause, fork, "
+                       "snapshots, logs and metrics in this release.");
 }
 
 static json_t *error_json(const struct abx_error *e, const char *message, const char *hint)
@@ -122,7 +159,7 @@ static json_t *error_json(const struct abx_error *e, const char *message, const 
 
 static int fail_with(struct session *s, const char *message)
 {
-    char hint[256];
+    char hint[512];
     bool is_red = output_has_colour(STDERR_FILENO);
 
     if (s->config)

@@ -71,6 +71,24 @@ static void commands_are_found_by_every_name(void **state)
     }
 }
 
+static void short_names_behind_sandbox(void **state)
+{
+    char *words[] = { (char[]){ "sandbox" }, (char[]){ "ls" }, (char[]){ "run" } };
+    const struct spec_command *c;
+    int n = 0;
+
+    (void)state;
+    c = spec_find(3, words, &n);
+    assert_non_null(c);
+    assert_string_equal(c->name, "sandbox list");
+    assert_int_equal(n, 2);
+    words[1] = words[2];
+    c = spec_find(2, words, &n);
+    assert_non_null(c);
+    assert_string_equal(c->name, "run");
+    assert_int_equal(n, 2);
+}
+
 static void other_words_are_none(void **state)
 {
     char sandbox[] = "sandbox", nothing[] = "nothing", sand[] = "sand";
@@ -82,6 +100,9 @@ static void other_words_are_none(void **state)
     assert_null(spec_find(1, words, &n));
     assert_null(spec_find(2, words, &n));
     assert_null(spec_find(1, words + 2, &n));
+    words[1] = sandbox;
+    words[2] = (char[]){ "ls" };
+    assert_null(spec_find(3, words, &n));
     assert_false(spec_has_word("sand"));
     assert_false(spec_has_word(""));
 }
@@ -92,6 +113,7 @@ int main(void)
         cmocka_unit_test(options_are_whole),
         cmocka_unit_test(options_of_a_command_are_told_apart),
         cmocka_unit_test(commands_are_found_by_every_name),
+        cmocka_unit_test(short_names_behind_sandbox),
         cmocka_unit_test(other_words_are_none),
     };
 
