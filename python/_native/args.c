@@ -21,6 +21,17 @@ void args_done(struct arg_memory *mem)
     mem->count = 0;
 }
 
+/* TypeError: "envs has to be a str, not int". */
+static void raise_no_str(const char *name, PyObject *value)
+{
+    PyObject *type = PyObject_GetAttrString((PyObject *)Py_TYPE(value), "__name__");
+
+    if (!type)
+        return;
+    PyErr_Format(PyExc_TypeError, "%s has to be a str, not %U", name, type);
+    Py_DECREF(type);
+}
+
 /* The text of a str, borrowed from it. */
 static const char *text_get(const char *name, PyObject *value)
 {
@@ -28,7 +39,7 @@ static const char *text_get(const char *name, PyObject *value)
     const char *text;
 
     if (!PyUnicode_Check(value)) {
-        PyErr_Format(PyExc_TypeError, "%s has to be a str", name);
+        raise_no_str(name, value);
         return NULL;
     }
     text = PyUnicode_AsUTF8AndSize(value, &n);
@@ -88,6 +99,7 @@ static int pairs_get(const char *name, PyObject *value, struct arg_memory *mem,
 {
     struct abx_pair *pairs;
     PyObject *key, *text;
+    char what[128]; /* which key, which value */
     Py_ssize_t at = 0;
     size_t n = 0;
 
@@ -99,8 +111,11 @@ static int pairs_get(const char *name, PyObject *value, struct arg_memory *mem,
     if (!pairs)
         return -1;
     while (PyDict_Next(value, &at, &key, &text)) {
-        pairs[n].key = text_get(name, key);
-        pairs[n].value = pairs[n].key ? text_get(name, text) : NULL;
+        (void)PyOS_snprintf(what, sizeof what, "a key of %s", name);
+        pairs[n].key = text_get(what, key);
+        if (pairs[n].key)
+            (void)PyOS_snprintf(what, sizeof what, "%s: the value of '%.64s'", name, pairs[n].key);
+        pairs[n].value = pairs[n].key ? text_get(what, text) : NULL;
         if (!pairs[n].value)
             return -1;
         n++;

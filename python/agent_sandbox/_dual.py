@@ -16,9 +16,18 @@ class dual(Generic[P, R, Q, S]):  # noqa: N801
     """`object.name(...)` calls `bound` with the object, `Class.name(...)` calls `unbound` with the class."""
 
     def __init__(self, bound: Callable[Concatenate[Any, P], R], unbound: Callable[Concatenate[Any, Q], S]) -> None:
-        self._bound = bound
+        self._bound: Any = bound
         self._unbound: Any = unbound.__func__ if isinstance(unbound, classmethod) else unbound
         self.__doc__ = bound.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """For help(): both forms have the public name, and the form of the class has a docstring too."""
+        if not self._unbound.__doc__:
+            self._unbound.__doc__ = f"{self.__doc__}\n\nOn the class the id comes first."
+        for form in (self._bound, self._unbound):
+            if form.__name__.startswith("_"):  # a second public name does not count
+                form.__name__ = name
+                form.__qualname__ = f"{owner.__qualname__}.{name}"
 
     @overload
     def __get__(self, obj: None, owner: type) -> Callable[Q, S]: ...

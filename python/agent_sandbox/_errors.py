@@ -33,11 +33,19 @@ _BY_CODE: dict[int, type[Exception]] = {
     _native.UNAUTHENTICATED: e.AuthenticationException,
 }
 
+# What to do next, where the caller can do something.
+_HINTS: dict[int, str] = {
+    _native.REASON_SANDBOX_GONE: "killed, or its time was over, which timeout of Sandbox.create and set_timeout set",
+    _native.REASON_COMMAND_TIMEOUT: "timeout sets another limit, in seconds (0: none)",
+    _native.REASON_REQUEST_TIMEOUT: "request_timeout sets another limit, in seconds (0: none)",
+}
+
 
 def make(code: int, reason: int, http_status: int, message: str) -> Exception:
     """The exception for an error of libabx: by its reason, else by its code."""
     cls = _BY_REASON.get(reason) or _BY_CODE.get(code) or e.SandboxException
-    error = cls(message)
+    hint = _HINTS.get(reason)
+    error = cls(f"{message}; {hint}" if hint else message)
     error.code = _native.error_name(code)  # type: ignore[attr-defined]
     error.http_status = http_status  # type: ignore[attr-defined]
     return error

@@ -51,6 +51,8 @@ class TimeoutException(SandboxException):
 class InvalidArgumentException(SandboxException):
     """An argument is not acceptable; the message names it."""
 
+    code = "invalid_argument"
+
 
 class NotEnoughSpaceException(SandboxException):
     """The sandbox's disk is full."""
@@ -58,6 +60,8 @@ class NotEnoughSpaceException(SandboxException):
 
 class NotFoundException(SandboxException):
     """What was asked for does not exist."""
+
+    code = "not_found"
 
 
 class FileNotFoundException(NotFoundException):
@@ -70,6 +74,8 @@ class SandboxNotFoundException(NotFoundException):
 
 class AuthenticationException(_Cause, Exception):
     """There is no API key, or the server refuses it."""
+
+    code = "unauthenticated"
 
 
 class GitAuthException(AuthenticationException):

@@ -289,3 +289,25 @@ for call in (
     ):
         assert word in line and not line.startswith("no error"), lines
     assert server.seen == []
+
+
+def test_messages_say_what_to_do_next(server, program):
+    """Which value of a dict is wrong, and which limit gives more time; errors found before a request have a code too."""
+    server.answer = lambda method, path, body: (502, {"sandboxId": "x", "message": "The sandbox was not found", "code": 502})
+    out = program(
+        """
+from agent_sandbox import ConnectionConfig, Sandbox, SandboxException
+sb = Sandbox(sandbox_id="x", connection_config=ConnectionConfig(), envd_version="0.6.4")
+for call in (lambda: sb.commands.run("x", envs={"A": 1}), lambda: sb.commands.run("x", envs={1: "A"}),
+             lambda: sb.files.list("/", depth=0), lambda: sb.files.read("/x")):
+    try: print("no error", call())
+    except (SandboxException, TypeError) as e: print(type(e).__name__, getattr(e, "code", "-"), e)
+"""
+    )
+    assert out.splitlines() == [
+        "TypeError - envs: the value of 'A' has to be a str, not int",
+        "TypeError - a key of envs has to be a str, not int",
+        "InvalidArgumentException invalid_argument depth has to be 1 or more, not 0",
+        "TimeoutException unavailable The sandbox was not found; killed, or its time was over, which timeout of Sandbox.create and "
+        "set_timeout set",
+    ]

@@ -296,7 +296,7 @@ class AsyncSandbox(SandboxBase):
     kill = dual(_kill, _kill_by_id)
 
     async def _set_timeout(self, timeout: int, **opts: Unpack[ApiParams]) -> None:
-        """The sandbox ends `timeout` seconds from now; this may be sooner than before."""
+        """The sandbox ends `timeout` seconds from now; this may be sooner than before, with 0 or less at once."""
         config, request_timeout = call_options(self._config, opts)
         await _set_timeout(config, self.sandbox_id, timeout, request_timeout)
 

@@ -133,9 +133,9 @@ class Commands(_Processes):
         """Runs a command and returns its result; with `background` a handle as soon as it runs.
 
         `envs` are added to its environment, `on_stdout` and `on_stderr` are called with pieces of output as they arrive (of
-        a plain handle: while somebody waits), `stdin=True` leaves its standard input open for `send_stdin`. Raises
-        CommandExitException when it ends with another exit code than 0. Cancelling the wait (Ctrl-C, a cancelled task) cuts
-        the connection; the command itself goes on.
+        a plain handle: while somebody waits), `stdin=True` leaves its standard input open for `send_stdin`. After `timeout`
+        seconds (0 or None: no limit) it is killed: TimeoutException. Raises CommandExitException when it ends with another
+        exit code than 0. Cancelling the wait (Ctrl-C, a cancelled task) cuts the connection; the command itself goes on.
         """
         started = (
             client(self._config.native), self._address, cmd, user, cwd, envs, bool(stdin), timeout or 0, request_timeout
