@@ -34,9 +34,3 @@ int command_config(abx_call *call, const struct abx_command_opts *opts, const ch
 /* INVALID_ARGUMENT when it picks nothing. `ret` borrows the tag. */
 int process_selector(const struct abx_process_ref *process, Process__ProcessSelector *ret,
                      struct abx_err *err);
-
-/* protobuf-c's messages are not const; encoding does not change them. */
-static inline char *pb_text(const char *s)
-{
-    return (char *)(uintptr_t)s;
-}

@@ -5,12 +5,6 @@
 #include "base/str.h"
 #include "transport/opts.h"
 
-/* protobuf-c's messages are not const; encoding does not change them. */
-static char *pb_text(const char *s)
-{
-    return (char *)(uintptr_t)s;
-}
-
 /* ---- entries ---- */
 
 static int64_t time_us(const Google__Protobuf__Timestamp *t)

@@ -25,3 +25,9 @@ abx_call *rpc_call_start(abx_client *client, const abx_sandbox *sandbox,
 
 /* INVALID_ARGUMENT when `text` (NULL allowed unless `is_needed`) is missing or no UTF-8. */
 int text_check(const char *text, const char *name, bool is_needed, struct abx_err *err);
+
+/* protobuf-c's messages are not const; encoding does not change them. */
+static inline char *pb_text(const char *s)
+{
+    return (char *)(uintptr_t)s;
+}

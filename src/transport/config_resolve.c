@@ -8,6 +8,7 @@
 
 #include "base/str.h"
 #include "transport/call.h"
+#include "wire/http1_head.h"
 
 #define VALUE_MAX 8192u
 #define ORIGIN_MAX (PATH_MAX + 64)
@@ -184,14 +185,6 @@ static int take_options(abx_config *c, const struct abx_config_opts *o, struct a
     return r == 0 ? take_timeout(c, o->request_timeout_ms, err) : r;
 }
 
-static bool is_token(const char *text)
-{
-    static const char allowed[] =
-        "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-
-    return text && text[0] && text[strspn(text, allowed)] == '\0';
-}
-
 static bool is_field_value(const char *text)
 {
     for (const unsigned char *p = (const unsigned char *)text; p && *p; p++)
@@ -212,7 +205,7 @@ static int pairs_copy(const char *option, const struct abx_pair *from, size_t n,
         return err_oom(err);
     *ret_count = n;
     for (size_t i = 0; i < n; i++) {
-        if (!is_token(from[i].key))
+        if (!http1_is_token(slice_str(from[i].key)))
             return err_set(err, ABX_INVALID_ARGUMENT,
                            "option %s: '%.64s' is not a name of a header field", option,
                            from[i].key ? from[i].key : "");

@@ -9,6 +9,7 @@
 
 #include "base/str.h"
 #include "transport/http_internal.h"
+#include "wire/http1_head.h"
 #include "wire/http_date.h"
 
 void head_init(struct head_parser *p)
@@ -36,12 +37,6 @@ static enum head_result head_bad(struct head_parser *p, const char *why)
 {
     (void)snprintf(p->why, sizeof p->why, "%s", why);
     return HEAD_BAD;
-}
-
-static bool is_token_byte(uint8_t c)
-{
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           (c != 0 && strchr("!#$%&'*+-.^_`|~", c));
 }
 
 static enum head_result head_status_line(struct head_parser *p, struct slice line)
@@ -89,9 +84,8 @@ static enum head_result head_field(struct head_parser *p, struct slice line)
         return head_bad(p, "a header line has no name");
     name = slice_of(line.p, (size_t)(colon - line.p));
     value = slice_trim(slice_of(colon + 1, line.n - name.n - 1));
-    for (size_t i = 0; i < name.n; i++)
-        if (!is_token_byte(name.p[i]))
-            return head_bad(p, "a header's name has a forbidden byte");
+    if (!http1_is_token(name))
+        return head_bad(p, "a header's name has a forbidden byte");
     for (size_t i = 0; i < value.n; i++)
         if ((value.p[i] < 0x20 && value.p[i] != '\t') || value.p[i] == 0x7f)
             return head_bad(p, "a header's value has a control byte");

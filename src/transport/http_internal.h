@@ -121,11 +121,11 @@ struct http_exchange {
 };
 
 struct http_socket {
-    bool is_tls;
     struct client_watch watch;
     struct http_pool *pool;
     unsigned wanted; /* by libcurl; a watch may stay longer, see http_pool.c */
-    bool is_open;    /* opened by us: closed by us */
+    bool is_tls;
+    bool is_open; /* opened by us: closed by us */
     bool is_idle; /* kept open, its last answer complete, not of HTTP/2: nothing may come on it */
     const struct http_exchange *opener; /* to compare with, not to follow: it may be gone */
 };

@@ -8,31 +8,16 @@
 
 #include "base/str.h"
 #include "transport/http_internal.h"
+#include "wire/http1_head.h"
 
 #define NODES_EXTRA 4 /* accept, expect, content-type, transfer-encoding */
 
 /* ---- checks ---- */
 
-static bool is_token(const char *s)
-{
-    static const char other[] = "!#$%&'*+-.^_`|~";
-
-    if (!s[0])
-        return false;
-    for (; *s; s++) {
-        bool is_alnum =
-            (*s >= '0' && *s <= '9') || (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z');
-
-        if (!is_alnum && !strchr(other, *s))
-            return false;
-    }
-    return true;
-}
-
 /* The part of `text` that may be shown: a field's name with odd bytes is not. */
 static const char *shown_name(const char *name)
 {
-    return is_token(name) && strlen(name) <= 64 ? name : "(malformed name)";
+    return http1_is_token(slice_str(name)) && strlen(name) <= 64 ? name : "(malformed name)";
 }
 
 static int check_header(const struct abx_pair *h, struct abx_err *err)
@@ -42,7 +27,7 @@ static int check_header(const struct abx_pair *h, struct abx_err *err)
 
     if (!h->key || !h->value)
         return err_set(err, ABX_INVALID_ARGUMENT, "header: name or value is missing");
-    if (!is_token(h->key))
+    if (!http1_is_token(slice_str(h->key)))
         return err_set(err, ABX_INVALID_ARGUMENT, "header name: empty or with a forbidden byte");
     for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
         if (slice_ieq_str(name, ours[i]))
@@ -94,7 +79,7 @@ static int check_spec(const struct http_spec *spec, struct slice *ret_host, bool
     size_t text = 0;
     int r;
 
-    if (!spec->method || !is_token(spec->method) || strlen(spec->method) > 32)
+    if (!spec->method || !http1_is_token(slice_str(spec->method)) || strlen(spec->method) > 32)
         return err_set(err, ABX_INVALID_ARGUMENT, "method: has to be a token of at most 32 bytes");
     r = check_url(spec->url, ret_host, ret_is_https, err);
     if (r < 0)
