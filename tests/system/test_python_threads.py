@@ -171,6 +171,34 @@ print(handle.wait().stdout, end="")
     assert out == "async\nchild\nasync\nRuntimeError\n0 parent\nstill there\n"
 
 
+def test_wait_after_disconnect_is_an_error_of_the_command(program):
+    """Not a CancelledError: that would end the caller's task, which nobody cancelled."""
+    out = program(
+        """
+import asyncio
+from agent_sandbox import AsyncSandbox, Sandbox, SandboxException
+async def main():
+    async with await AsyncSandbox.create(timeout=60) as sb:
+        for seconds in (0, 0.3):  # before the handle's task has run, and while it waits
+            handle = await sb.commands.run("sleep 2; echo end", background=True)
+            await asyncio.sleep(seconds)
+            again = await sb.commands.connect(handle.pid) if seconds else None
+            await handle.disconnect()
+            try: print(await handle.wait())
+            except SandboxException as e: print(e)
+            if again: print((await again.wait()).stdout, end="")
+asyncio.run(main())
+with Sandbox.create(timeout=60) as sb:
+    handle = sb.commands.run("sleep 2", background=True)
+    handle.disconnect()
+    try: print(handle.wait())
+    except SandboxException as e: print(e)
+"""
+    )
+    gone = "the command was disconnected from: connect to it again by its pid"
+    assert out.splitlines() == [gone, gone, "end", gone]
+
+
 def test_exit_with_everything_open(program):
     out = program(
         HEAD

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
@@ -80,7 +81,14 @@ class AsyncCommandHandle:
         Raises CommandExitException for another exit code than 0, TimeoutException when the time of the stream is over or
         the sandbox is gone, and what a callback raised. Cancelling it cuts the stream; the command goes on.
         """
-        await self._task
+        try:
+            await asyncio.wait([self._task])
+        except asyncio.CancelledError:
+            self._call.cancel()
+            self._task.cancel()
+            raise
+        if self._task.cancelled() and not self._is_disconnected:
+            raise asyncio.CancelledError
         if self._failure is not None:
             raise self._failure
         if self._result is None:
