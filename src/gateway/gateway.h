@@ -24,7 +24,7 @@ struct gateway_opts {
     const char *domain;       /* below which sandboxes have host names; all strings are borrowed */
     size_t max_connections;   /* of clients; 0 = 10000 */
     size_t max_client_connections;  /* of one address, see peers.h; 0 = half of max_connections */
-    size_t max_sandbox_connections; /* into one sandbox; 0 = 2000 */
+    size_t max_sandbox_connections; /* into one sandbox; 0 = 1000 */
     uint32_t wait_ms;               /* how long a request waits for a restarting role; 0 = 5000 */
     bool has_access_log;
 };

@@ -27,7 +27,7 @@ static const char usage[] =
     "  --uid N --gid N            user and group to become\n"
     "  --max-connections N        clients at once (10000, and what the descriptors allow)\n"
     "  --max-client-connections N  of one address; loopback is not counted (half of the above)\n"
-    "  --max-sandbox-connections N  into one sandbox (2000)\n"
+    "  --max-sandbox-connections N  into one sandbox (1000)\n"
     "  --wait-ms N                wait for a restarting role (5000)\n"
     "  --heartbeat-fd N           eventfd on which the loop beats\n"
     "  --access-log               a line for each request\n"

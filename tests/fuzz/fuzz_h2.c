@@ -1,11 +1,11 @@
-/* fuzz_h2.c - what a client sends behind HTTP/2's preface, whole and in pieces: the same requests and bodies come of it,
- * and every answer is well framed. */
+/* fuzz_h2.c - what a client sends behind HTTP/2's preface, whole and in pieces: the same requests come of it, and every
+ * answer is well framed. (Of a body that is longer than announced, pieces come before nghttp2 sees that.) */
 #include "fuzz.h"
 #include "wire/h2.h"
 
 struct run {
     struct buf log;
-    size_t body, open;
+    size_t open;
     bool is_good; /* nghttp2 did not give up; what it allows depends on the pieces (CONTINUATION) */
 };
 
@@ -34,11 +34,10 @@ static void on_request(void *user, struct h2_stream *st)
 
 static void on_input(void *user, struct h2_stream *st)
 {
-    struct run *r = user;
     size_t n = h2_stream_input(st).n;
 
+    (void)user;
     FUZZ_CHECK(n <= H2_WINDOW);
-    r->body += n;
     h2_stream_take(st, n);
 }
 
@@ -95,10 +94,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct run pieces = { .log = BUF_INIT(SIZE_MAX / 4) };
 
         play(mode, in, &pieces);
-        if (whole.is_good && pieces.is_good) {
-            FUZZ_CHECK(slice_eq(buf_slice(&whole.log), buf_slice(&pieces.log)));
-            FUZZ_CHECK(whole.body == pieces.body);
-        }
+        /* Behind a GOAWAY nghttp2 reads what comes with it, but nothing that comes later. */
+        if (whole.is_good && pieces.is_good)
+            FUZZ_CHECK(
+                slice_eq(buf_slice(&pieces.log),
+                         slice_of(buf_data(&whole.log), MIN(pieces.log.len, whole.log.len))));
         buf_done(&pieces.log);
     }
     buf_done(&whole.log);
