@@ -296,7 +296,10 @@ int args_parse(struct args *a, const struct spec_command *command, int argc, cha
     if (a->wants_help)
         return 0;
     if (a->count < command->min_args)
-        return args_usage(a, "needs %s", command->arguments);
+        return args_usage(a, "needs %s%s", command->arguments,
+                          a->count > 0 && strchr(a->values[0], ':')
+                              ? ": two words, ID:PATH is for cp alone"
+                              : "");
     if (a->count > command->max_args)
         return args_usage(a, "unexpected argument '%s'", a->values[command->max_args]);
     return 0;
