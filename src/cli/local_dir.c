@@ -184,9 +184,11 @@ int local_dir_open(struct local_dir *ret, struct local_service_info *info, struc
     if (r == 0)
         r = read_service(fd, info, err);
     if (r < 0 && err && err->sys == ENOENT)
-        r = err_set(err, ABX_NOT_FOUND, "no service has run on this machine since it started");
+        r = err_set(err, ABX_NOT_FOUND,
+                    "no service has run on this machine since it started: 'abx serve' starts one");
     if (r == 0 && !local_dir_is_live(&d))
-        r = err_set(err, ABX_NOT_FOUND, "the service of '%s' does not run", info->data_dir);
+        r = err_set(err, ABX_NOT_FOUND, "the service of '%s' does not run: 'abx serve' starts it",
+                    info->data_dir);
     if (r < 0) {
         local_dir_close(&d);
         return r;

@@ -179,7 +179,7 @@ static void without_credentials_it_says_what_to_do(void **state)
         auth_headers_make(c, "GET", URL, NULL, SLICE_LIT(""), "ListSandboxes", &h, &err),
         ABX_UNAUTHENTICATED);
     assert_int_equal(err.reason, ABX_REASON_NO_CREDENTIALS);
-    assert_non_null(strstr(err.msg, "sudo abx key local --user $USER"));
+    assert_non_null(strstr(err.msg, "'sudo abx key local --user $USER' while 'abx serve' runs"));
     assert_non_null(strstr(err.msg, "ABX_SANDBOX_API_KEY"));
     auth_headers_done(&h);
     abx_config_unref(c);
