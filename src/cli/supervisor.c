@@ -635,8 +635,9 @@ int supervisor_run(const struct supervisor_opts *opts, struct abx_err *err)
         return r;
     }
     if (!listen_address_is_loopback(&s.listen))
-        log_warn("listening beyond loopback without TLS: put a TLS proxy in front", "host",
-                 s.listen.host, NULL);
+        log_warn("listening beyond loopback without TLS: keys can be read on the way (--tls-cert, "
+                 "or a TLS proxy in front)",
+                 "host", s.listen.host, NULL);
     s.looked_ns = time_mono_ns();
     s.notify_ns = notify_watchdog_ns() / 4;
     r = wait_ready(&s, &signo, err);
