@@ -60,7 +60,6 @@ struct abx_call {
     struct call_block *blocks;
     struct call_event *first, *last, *taken;
     size_t queued_bytes;
-    uint64_t max_bytes;
 };
 
 /* NULL when out of memory, and without a client. */

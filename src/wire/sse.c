@@ -7,7 +7,7 @@
 
 void sse_decoder_init(struct sse_decoder *d, size_t event_max)
 {
-    *d = (struct sse_decoder){ .limit = event_max };
+    *d = (struct sse_decoder){ 0 };
     buf_init(&d->line, event_max);
     buf_init(&d->data, event_max);
     buf_init(&d->name, NAME_MAX_BYTES);

@@ -22,7 +22,6 @@ struct sse_decoder {
     struct buf data;
     struct buf name;
     struct buf id;
-    size_t limit;
     bool has_data, after_cr, is_started, is_taken;
 };
 
