@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/str.h"
+#include "e2b/hosts.h"
 
 #define RULES_MAX 10
 #define HEADERS_MAX 20
@@ -278,7 +279,7 @@ static int check_mask(const json_t *network, struct abx_err *err)
     return 0;
 }
 
-/* Ports that are served with HTTPS: the field is known, the service is not there. */
+/* Ports whose servers speak TLS. */
 static int check_https_ports(const json_t *network, struct abx_err *err)
 {
     const json_t *ports = json_object_get(network, "httpsPorts"), *port;
@@ -289,15 +290,15 @@ static int check_https_ports(const json_t *network, struct abx_err *err)
     json_array_foreach(ports, i, port)
     {
         if (!json_is_integer(port) || json_integer_value(port) < 1 ||
-            json_integer_value(port) > UINT16_MAX)
+            json_integer_value(port) > UINT16_MAX || json_integer_value(port) == ENVD_PORT)
             break;
     }
-    if (!json_is_array(ports) || i < json_array_size(ports))
+    if (!json_is_array(ports) || i < json_array_size(ports) || i > HTTPS_PORTS_MAX)
         return err_set(err, ABX_INVALID_ARGUMENT,
-                       "Error when parsing request: 'network.httpsPorts' has to be an array of "
-                       "ports (1 to 65535)");
-    return i == 0 ? 0
-                  : err_set(err, ABX_UNIMPLEMENTED, "httpsPorts is not available on this server");
+                       "Error when parsing request: 'network.httpsPorts' has to be an array of at "
+                       "most %u ports (1 to 65535, and not %d, which is envd's)",
+                       HTTPS_PORTS_MAX, ENVD_PORT);
+    return 0;
 }
 
 int network_check(const json_t *network, struct abx_err *err)

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 
-/* INVALID_ARGUMENT with E2B's text, PERMISSION_DENIED for an egress proxy, UNIMPLEMENTED for
- * httpsPorts. */
+/* INVALID_ARGUMENT with E2B's text, PERMISSION_DENIED for an egress proxy. */
+#define HTTPS_PORTS_MAX 100u
+
 int network_check(const json_t *network, struct abx_err *err);

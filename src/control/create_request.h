@@ -2,7 +2,7 @@
  * words (e2b.md 1.3).
  *
  * Pure: JSON in, a checked request out. Parts of the protocol that this service does not have yet
- * are refused rather than dropped without a word: 501 for autoPause, iam and httpsPorts, 403 for an
+ * are refused rather than dropped without a word: 501 for autoPause and iam, 403 for an
  * egress proxy, 400 for volumes, of which there are none.
  */
 #pragma once

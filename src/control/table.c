@@ -6,6 +6,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "control/create_network.h"
 #include "control/lifecycle.h"
 #include "e2b/tokens.h"
 #include "net/ipc.h"
@@ -57,6 +58,7 @@ static char *text(const char *s)
 struct entry_text {
     char access[TOKEN_SIZE];
     char traffic[TOKEN_SIZE];
+    uint32_t https_ports[HTTPS_PORTS_MAX];
 };
 
 /* Fills `e`; its strings lie in `sb` and `t`. */
@@ -72,6 +74,8 @@ static void fill_entry(const struct table *table, const struct sandbox *sb, stru
         [SANDBOX_REMOVING] = ABX__IPC__ENTRY__STATE__KILLING,
     };
     const json_t *network = json_object_get(sb->config, "network");
+    const json_t *ports = json_object_get(network, "httpsPorts"), *port;
+    size_t i;
 
     abx__ipc__entry__init(e);
     e->sandbox_id = text(sb->id);
@@ -80,6 +84,12 @@ static void fill_entry(const struct table *table, const struct sandbox *sb, stru
     e->auto_resume =
         json_is_true(json_object_get(json_object_get(sb->config, "lifecycle"), "autoResume"));
     e->mask_request_host = text(json_string_value(json_object_get(network, "maskRequestHost")));
+    json_array_foreach(ports, i, port)
+    {
+        if (e->n_https_ports < HTTPS_PORTS_MAX)
+            t->https_ports[e->n_https_ports++] = (uint32_t)json_integer_value(port);
+    }
+    e->https_ports = t->https_ports;
     if (sb->is_secure) {
         access_token_make(table->seed, sb->id, t->access);
         e->access_token = t->access;

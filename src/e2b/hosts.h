@@ -7,6 +7,8 @@
 
 #include "e2b/ids.h"
 
+#define ENVD_PORT 49983 /* of every sandbox: its daemon */
+
 enum host_kind {
     HOST_OTHER,   /* no host of a sandbox */
     HOST_SANDBOX, /* port and id are set */

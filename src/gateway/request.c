@@ -35,6 +35,8 @@
 static const char text_restarting[] = "The service is restarting. Try again in a moment.";
 static const char text_broken[] =
     "The connection to the sandbox broke before it answered; the request may have had an effect";
+static const char text_no_tls[] =
+    "The sandbox's httpsPorts name this port, but TLS with its server failed";
 static const char text_control_broken[] =
     "The control plane broke off before it answered; the request may have had an effect";
 static const char text_control_late[] =
@@ -297,7 +299,9 @@ static void sandbox_unreached(struct request *r, const struct abx_err *why)
     static const unsigned pauses[CONNECT_TRIES] = { 100, 150, 200, 300, 400 };
     bool is_refused = why->sys == ECONNREFUSED;
 
-    if (why->code == ABX_DEADLINE_EXCEEDED) {
+    if (why->sys == EPROTO) {
+        answer_sandbox_error(r, 502, 1, text_no_tls);
+    } else if (why->code == ABX_DEADLINE_EXCEEDED) {
         answer_sandbox_error(r, 504, 1, "The server on this port does not accept connections");
     } else if (is_refused && !r->is_second_address) {
         r->is_second_address = true;

@@ -9,11 +9,10 @@
  */
 #pragma once
 
+#include "e2b/hosts.h"
 #include "e2b/ids.h"
 #include "e2b/tokens.h"
 #include "wire/http1.h"
-
-#define ENVD_PORT 49983
 
 enum route_kind {
     ROUTE_TO_CONTROL,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "e2b/hosts.h"
 
 #define BUCKETS_MIN 64
 
@@ -100,6 +101,34 @@ static enum row_state state_of(Abx__Ipc__Entry__State state)
     }
 }
 
+static int set_https_ports(struct row *row, const Abx__Ipc__Entry *entry, struct abx_err *err)
+{
+    uint16_t *ports;
+
+    for (size_t i = 0; i < entry->n_https_ports; i++)
+        if (entry->https_ports[i] == 0 || entry->https_ports[i] > UINT16_MAX)
+            return err_set(err, ABX_INVALID_ARGUMENT, "row with a bad port");
+    ports = calloc(entry->n_https_ports + 1, sizeof(*ports));
+    if (!ports)
+        return err_oom(err);
+    for (size_t i = 0; i < entry->n_https_ports; i++)
+        ports[i] = (uint16_t)entry->https_ports[i];
+    free(row->https_ports);
+    row->https_ports = ports;
+    row->n_https_ports = entry->n_https_ports;
+    return 0;
+}
+
+bool table_row_is_https(const struct row *row, uint16_t port)
+{
+    if (port == ENVD_PORT)
+        return false;
+    for (size_t i = 0; i < row->n_https_ports; i++)
+        if (row->https_ports[i] == port)
+            return true;
+    return false;
+}
+
 static int row_set(struct table *t, struct row *row, const Abx__Ipc__Entry *entry,
                    struct abx_err *err)
 {
@@ -109,6 +138,8 @@ static int row_set(struct table *t, struct row *row, const Abx__Ipc__Entry *entr
         r = set_text(&row->traffic_token, entry->traffic_token, err);
     if (r == 0)
         r = set_text(&row->mask_host, entry->mask_request_host, err);
+    if (r == 0)
+        r = set_https_ports(row, entry, err);
     if (r < 0)
         return r;
     row->state = state_of(entry->state);
@@ -171,6 +202,7 @@ void table_row_free(struct row *row)
     free(row->access_token);
     free(row->traffic_token);
     free(row->mask_host);
+    free(row->https_ports);
     free(row);
 }
 

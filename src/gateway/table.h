@@ -21,9 +21,11 @@ struct row {
     char id[SANDBOX_ID_SIZE];
     enum row_state state;
     uint64_t generation;
-    char *access_token;  /* never NULL; "" = none */
-    char *traffic_token; /* never NULL; "" = none */
-    char *mask_host;     /* never NULL; "" = none */
+    char *access_token;    /* never NULL; "" = none */
+    char *traffic_token;   /* never NULL; "" = none */
+    char *mask_host;       /* never NULL; "" = none */
+    uint16_t *https_ports; /* whose servers speak TLS */
+    size_t n_https_ports;
     struct ports *ports;
     struct request *active; /* requests with a connection into the sandbox */
     size_t n_active;
@@ -52,5 +54,7 @@ int table_put(struct table *t, const Abx__Ipc__Entry *entry, struct row **ret, s
 /* Takes it out of the table; free it with table_row_free once it is not active. */
 void table_take_out(struct table *t, struct row *row);
 void table_row_free(struct row *row);
+/* Does the server on that port speak TLS? Never envd. */
+bool table_row_is_https(const struct row *row, uint16_t port);
 /* Calls fn for each row until it returns false; fn may take out the row that it was given. */
 void table_each(struct table *t, bool (*fn)(void *user, struct row *row), void *user);

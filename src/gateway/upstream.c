@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "gateway/internal.h"
+#include "net/tls.h"
 
 #define SOCKETS_KEPT 16
 #define SOCKETS_AHEAD 4 /* asked for over what is needed now; envd only */
@@ -197,8 +198,10 @@ static void port_ask(struct port *p, const char *id, const char *request_id)
     free(a);
 }
 
-/* Connects to the port on the loopback address, 127.0.0.1 or, in the second round, ::1. */
-static struct http_conn *connect_fd(struct gateway *g, int fd, uint16_t port, bool is_second)
+/* Connects to the port on the loopback address, 127.0.0.1 or, in the second round, ::1. With TLS the name asked
+ * for is localhost, as a certificate made for a server on this port would have it. */
+static struct http_conn *connect_fd(struct gateway *g, int fd, uint16_t port, bool is_second,
+                                    bool is_tls)
 {
     struct sockaddr_in in = { .sin_family = AF_INET,
                               .sin_port = htons(port),
@@ -227,6 +230,13 @@ static struct http_conn *connect_fd(struct gateway *g, int fd, uint16_t port, bo
         opts.address = (struct sockaddr *)&in6;
         opts.address_len = sizeof(in6);
     }
+    if (is_tls) {
+        opts.layer = tls_client_open(fd, "localhost");
+        if (!opts.layer) {
+            fd_close(fd);
+            return NULL;
+        }
+    }
     return http_conn_new(&opts, &conn, NULL) < 0 ? NULL : conn;
 }
 
@@ -239,7 +249,8 @@ enum upstream upstream_open(struct request *r, struct row *row, struct http_conn
         return UPSTREAM_FAILED;
     conn = idle_pool_take(&p->idle);
     if (!conn && p->n_fds > 0) {
-        conn = connect_fd(r->g, p->fds[--p->n_fds], p->number, r->is_second_address);
+        conn = connect_fd(r->g, p->fds[--p->n_fds], p->number, r->is_second_address,
+                          table_row_is_https(row, p->number));
         if (!conn)
             return UPSTREAM_FAILED;
     }

@@ -43,7 +43,8 @@ struct http_conn {
     uint32_t connect_timeout_ms, head_timeout_ms, write_timeout_ms;
     enum conn_state state;
 
-    bool is_connected;
+    bool is_connected; /* and its layer's handshake is over */
+    bool is_shaking;   /* that handshake is under way */
     bool is_reused;
     bool is_connect_told; /* on_writable after connecting is due or done */
     bool is_idempotent;
@@ -99,6 +100,13 @@ static void conn_on_free(struct sock *sock)
     free(c);
 }
 
+/* The stream stands; a layer has to agree with its peer first, which happens while it is read. */
+static void conn_stands(struct http_conn *c)
+{
+    c->is_connected = !c->sock.layer;
+    c->is_shaking = !c->is_connected;
+}
+
 static void conn_connect(struct http_conn *c, const struct http_conn_opts *opts)
 {
     int r;
@@ -107,7 +115,7 @@ static void conn_connect(struct http_conn *c, const struct http_conn_opts *opts)
         r = connect(opts->fd, opts->address, opts->address_len);
     while (r < 0 && errno == EINTR);
     if (r == 0) {
-        c->is_connected = true;
+        conn_stands(c);
         return;
     }
     c->sock.is_blocked = true; /* nothing is written before the connection stands */
@@ -121,15 +129,20 @@ int http_conn_new(const struct http_conn_opts *opts, struct http_conn **ret, str
     int r, one = 1;
 
     if (!c) {
+        if (opts->layer)
+            opts->layer->ops->free(opts->layer);
         fd_close(opts->fd);
         return err_oom(err);
     }
     (void)fd_set_nonblock(opts->fd, true);
     r = sock_init(&c->sock, opts->loop, opts->fd, conn_on_event, conn_on_free, err);
     if (r < 0) {
+        if (opts->layer)
+            opts->layer->ops->free(opts->layer);
         free(c);
         return r;
     }
+    c->sock.layer = opts->layer;
     (void)setsockopt(opts->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* fails on unix */
     buf_init(&c->in, 2 * SOCK_READ_MAX);
     c->connect_timeout_ms =
@@ -140,7 +153,7 @@ int http_conn_new(const struct http_conn_opts *opts, struct http_conn **ret, str
     if (opts->address)
         conn_connect(c, opts);
     else
-        c->is_connected = true;
+        conn_stands(c);
     sock_kick(&c->sock);
     *ret = c;
     return 0;
@@ -390,7 +403,7 @@ static void conn_lost(struct http_conn *c, int sys)
 
     if (c->state == CONN_BUSY) {
         if (!c->is_connected)
-            (void)err_sys(&why, sys, "connect");
+            (void)err_sys(&why, sys, c->is_shaking ? "TLS handshake" : "connect");
         else if (sys)
             (void)err_sys(&why, sys, "the connection to the server broke");
         else
@@ -582,8 +595,29 @@ static void conn_check_connected(struct http_conn *c, unsigned what)
         c->sock.error = sys;
         return;
     }
-    c->is_connected = true;
     c->sock.is_blocked = false;
+    conn_stands(c);
+    if (c->is_connected)
+        c->base_at = sock_now(&c->sock);
+}
+
+/* Goes on with the layer's handshake. */
+static void conn_shake(struct http_conn *c)
+{
+    struct slice in;
+    ssize_t n = sock_read(&c->sock, &in);
+
+    if (n > 0 && buf_append_slice(&c->in, in) != BUF_OK)
+        n = -ENOMEM;
+    if (n == 0 || (n < 0 && n != -EAGAIN)) {
+        c->sock.error = EPROTO;
+        return;
+    }
+    if (!c->sock.layer->is_ready)
+        return;
+    c->is_shaking = false;
+    c->is_connected = true;
+    c->has_input = n > 0;
     c->base_at = sock_now(&c->sock);
 }
 
@@ -662,7 +696,9 @@ static void conn_timeout(struct http_conn *c)
 
     if (c->state != CONN_BUSY)
         return;
-    if (!c->is_connected)
+    if (c->is_shaking)
+        (void)err_sys(&why, EPROTO, "the TLS handshake takes too long");
+    else if (!c->is_connected)
         (void)err_set(&why, ABX_DEADLINE_EXCEEDED, "the server does not accept connections");
     else if (conn_is_waiting_to_write(c) && c->is_waiting_to_write &&
              c->sock.sent == c->sent_seen &&
@@ -704,7 +740,7 @@ static void conn_arm(struct http_conn *c)
     else if (c->is_eof)
         watch = SOCK_QUIET;
     else if (!c->is_connected)
-        watch = SOCK_WRITABLE;
+        watch = c->is_shaking ? SOCK_READABLE : SOCK_WRITABLE;
     else if (c->state == CONN_IDLE || conn_wants_input(c))
         watch = SOCK_READABLE;
     else if (c->is_hangup)
@@ -721,8 +757,10 @@ static void conn_on_event(struct sock *sock, unsigned what)
 {
     struct http_conn *c = container_of(sock, struct http_conn, sock);
 
-    if (!c->is_connected && !sock->error)
+    if (!c->is_connected && !c->is_shaking && !sock->error)
         conn_check_connected(c, what);
+    if (c->is_shaking && !sock->error && !(what & SOCK_DEADLINE))
+        conn_shake(c);
     if ((what & SOCK_HANGUP) && !(what & SOCK_READABLE))
         c->is_hangup = true;
     if (what & SOCK_DEADLINE)

@@ -1,5 +1,7 @@
 /* http_client.h - client side of HTTP/1.1 over a socket that the caller made (gateway to guest,
  * gateway to control, CLI to control).
+ * A layer makes it TLS: the handshake is part of connecting, and one that fails is an error with EPROTO
+ * as its `sys`.
  *
  * One connection carries one request at a time; after a complete exchange that keeps alive it is
  * idle again and may carry the next. Connecting (with a deadline) is part of it, so that a
@@ -38,10 +40,11 @@ struct http_conn_opts {
     int fd;                         /* owned from here on */
     const struct sockaddr *address; /* NULL: already connected */
     socklen_t address_len;
-    uint32_t connect_timeout_ms; /* 0 = 5 s */
+    uint32_t connect_timeout_ms; /* 0 = 5 s, with the layer's handshake */
     uint32_t head_timeout_ms;    /* 0 = none: from request sent to response head */
     uint32_t write_timeout_ms; /* 0 = none: without progress while the server takes nothing of what
                                     there is to write */
+    struct sock_layer *layer;  /* of that descriptor (tls_client_open), owned too; NULL = none */
 };
 
 int http_conn_new(const struct http_conn_opts *opts, struct http_conn **ret, struct abx_err *err);

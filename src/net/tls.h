@@ -27,6 +27,6 @@ void tls_server_free(struct tls_server *t);
  * `fd` is borrowed until it is freed. */
 struct sock_layer *tls_server_open(void *tls_server, int fd);
 
-/* The client's side of a connection to a server inside a sandbox, whose certificate is not looked at.
- * `host` for SNI, may be empty. NULL when out of memory. */
+/* The client's side of a connection to a server inside a sandbox, whose certificate is not looked at and
+ * which may end without a close_notify. `host` for SNI, may be empty. NULL when out of memory. */
 struct sock_layer *tls_client_open(int fd, const char *host);

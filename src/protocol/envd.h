@@ -13,11 +13,11 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "e2b/hosts.h"
 #include "protocol/sandbox.h"
 #include "transport/http.h"
 #include "wire/connect.h"
 
-#define ENVD_PORT 49983
 #define ENVD_HEALTH_TIMEOUT_MS 5000
 #define ENVD_ERROR_BODY_MAX 65536u
 #define ENVD_UNARY_MAX (64u << 20) /* bytes of a unary answer */

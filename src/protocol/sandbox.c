@@ -13,7 +13,6 @@
 #include "transport/config.h"
 #include "transport/opts.h"
 
-#define ENVD_PORT 49983
 #define CODE_PORT 49999
 #define ID_MAX 128u
 #define TOKEN_MAX 4096u

@@ -77,9 +77,9 @@ class EchoServer(socketserver.ThreadingMixIn, socketserver.BaseServer):
 
     daemon_threads = True
 
-    def __init__(self, sock, who):
+    def __init__(self, sock, who, tls=None):
         super().__init__(None, Echo)
-        self.socket, self.who = sock, who
+        self.socket, self.who, self.tls = sock, who, tls
         self.seen, self.accepted = [], 0
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
@@ -87,7 +87,10 @@ class EchoServer(socketserver.ThreadingMixIn, socketserver.BaseServer):
         return self.socket.fileno()
 
     def get_request(self):
-        return self.socket.accept()[0], ("-", 0)
+        conn = self.socket.accept()[0]
+        if self.tls:  # shakes hands in the handler's thread
+            conn = self.tls.wrap_socket(conn, server_side=True, do_handshake_on_connect=False)
+        return conn, ("-", 0)
 
     def server_close(self):
         self.socket.close()
@@ -107,8 +110,8 @@ class EchoServer(socketserver.ThreadingMixIn, socketserver.BaseServer):
 class Sandbox:
     """A network namespace with servers in it."""
 
-    def __init__(self, name, access_token="", traffic_token="", mask="", state=RUNNING):
-        self.name, self.state = name, state
+    def __init__(self, name, access_token="", traffic_token="", mask="", state=RUNNING, https=()):
+        self.name, self.state, self.https = name, state, https
         self.access_token, self.traffic_token, self.mask = access_token, traffic_token, mask
         self.work = queue.Queue()
         self.open = []
@@ -159,8 +162,9 @@ class Sandbox:
         self.open.append(s)
         return s
 
-    def echo(self, port=ENVD, host="127.0.0.1"):
-        server = EchoServer(self.listen(port, host), f"{self.name}:{port}")
+    def echo(self, port=ENVD, host="127.0.0.1", tls=None):
+        """`tls`: the SSLContext of a server that speaks it."""
+        server = EchoServer(self.listen(port, host), f"{self.name}:{port}", tls)
         self.open.append(server)
         return server
 
@@ -169,7 +173,7 @@ class Sandbox:
 
     def entry(self):
         return [(1, self.name), (2, self.state), (3, "default"), (4, self.access_token), (5, self.traffic_token),
-                (7, self.mask)]
+                (7, self.mask), *((8, port) for port in self.https)]
 
     def close(self):
         for thing in self.open:

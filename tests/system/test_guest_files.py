@@ -76,11 +76,16 @@ def test_signatures(guest):
     assert json.loads(ask("&signature=v1_abc")[2])["message"] == "invalid signature"
     body = ask(f"&signature={right}", "POST", body=b"x", headers=OCTETS)
     assert (body[0], json.loads(body[2])["message"]) == (401, "invalid signature")
-    for when, status in ((int(time.time()) + 100, 200), (int(time.time()) - 1, 401)):
+    expired, invalid = "signature is already expired", "invalid signature"
+    now = int(time.time())
+    for when, want in ((now + 100, None), (2**63 - 1, None), (now - 1, expired), (0, expired), (-1, expired),
+                       (-(2**63) + 1, expired), (-(2**63), invalid), (2**63, invalid), (10**22, invalid), ("1e9", invalid),
+                       (f"{now}.5", invalid), ("now", invalid), ("0x7fffffff", invalid)):  # fmt: skip
         signed = quote(signature("s.txt", "read", "user", guest.token, when), safe="")
         got = ask(f"&username=user&signature={signed}&signature_expiration={when}")
-        assert got[0] == status
-    assert json.loads(got[2]) == {"code": 401, "message": "signature is already expired"}
+        assert got[0] == (401 if want else 200), when
+        assert want is None or json.loads(got[2]) == {"code": 401, "message": want}, when
+    assert ask(f"&username=user&signature={right}&signature_expiration={now + 100}")[0] == 401
     write = quote(signature("w.txt", "write", "", guest.token), safe="")
     body, headers = form(("file", "ignored", b"by signature"))
     assert guest.http("POST", f"/files?path=w.txt&signature={write}", body, headers, token=False)[0] == 200

@@ -37,7 +37,9 @@ static const char *unauthorized(const struct envd *e, const struct http1_head *h
         return "access token present in header but does not match";
     if (q->signature[0] == '\0')
         return "missing signature query parameter";
-    if (q->expiration[0] && !str_parse_i64(slice_str(q->expiration), 0, INT64_MAX, &expiration))
+    /* One before 1970 is signed like any other, and has expired. */
+    if (q->expiration[0] &&
+        !str_parse_i64(slice_str(q->expiration), INT64_MIN + 1, INT64_MAX, &expiration))
         return "invalid signature";
     signature_make(slice_str(q->path), operation, slice_str(q->username),
                    slice_str(e->id->access_token), expiration, right);

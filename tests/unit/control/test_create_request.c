@@ -96,7 +96,8 @@ static const struct {
     { "\"network\":{\"maskRequestHost\":\"\\u00fc.test\"}", ABX_INVALID_ARGUMENT,
       "mask request host '\xc3\xbc.test' is not ASCII." },
     { "\"network\":{\"egressProxy\":{\"address\":\"x\"}}", ABX_PERMISSION_DENIED, "Egress proxy" },
-    { "\"network\":{\"httpsPorts\":[443]}", ABX_UNIMPLEMENTED, "httpsPorts" },
+    { "\"network\":{\"httpsPorts\":[443,49983]}", ABX_INVALID_ARGUMENT,
+      "Error when parsing request: 'network.httpsPorts' has to be" },
     { "\"network\":{\"rules\":{\"-x.test\":[]}}", ABX_INVALID_ARGUMENT, "rules: invalid domain" },
     { "\"network\":{\"rules\":{\"x.test\":[{\"transform\":{}},{\"transform\":{}}]}}",
       ABX_INVALID_ARGUMENT, "rules for 'x.test': only one transform per domain" },
@@ -197,7 +198,7 @@ static void good_ones_are_taken(void **state)
         "\"unknown\":{\"x\":1}",
         "\"network\":{\"denyOut\":[\"0.0.0.0/0\",\"::/0\",\"1.2.3.4\"],"
         "\"allowOut\":[\"*.example.com\",\"8.8.8.8\",\"10.0.0.0/8\"]}",
-        "\"network\":{\"maskRequestHost\":\"localhost:${PORT}\",\"httpsPorts\":[]}",
+        "\"network\":{\"maskRequestHost\":\"localhost:${PORT}\",\"httpsPorts\":[443,8443]}",
         "\"network\":{\"rules\":{\"x.test\":[{\"transform\":{\"headers\":{\"A\":\"Bearer "
         "${e2b.secrets.my-key} ${e2b.identity.tokens.t_1}\"}}}]}}",
         "\"network\":{\"httpsPorts\":null,\"egressProxy\":null,\"rules\":{\"x.test\":[{},"
