@@ -125,11 +125,11 @@ static void reply_info(struct api_request *rq)
     const struct create_limits *l = &rq->c->opts.limits;
 
     api_reply(rq, 200,
-              json_pack("{s:s,s:s,s:s,s:[s,s],s:[s,s,s,s],s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}}",
+              json_pack("{s:s,s:s,s:s,s:[s,s],s:[s,s,s,s,s],s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}}",
                         "release", ABX_VERSION, "envdVersion", E2B_ENVD_VERSION, "domain",
                         rq->c->domain, "abxCodecs", "json", "proto", "features", "sandboxes",
-                        "idempotency", "metadata-filter", "traffic-tokens", "limits", "cpuCount",
-                        (json_int_t)l->cpu_count, "memoryMB", (json_int_t)l->memory_mb,
+                        "idempotency", "metadata-filter", "traffic-tokens", "events", "limits",
+                        "cpuCount", (json_int_t)l->cpu_count, "memoryMB", (json_int_t)l->memory_mb,
                         "diskSizeMB", (json_int_t)l->disk_mb, "maxCpuCount",
                         (json_int_t)l->max_cpu_count, "maxMemoryMB", (json_int_t)l->max_memory_mb,
                         "maxDiskSizeMB", (json_int_t)l->max_disk_mb, "maxTimeoutSeconds",
@@ -158,6 +158,8 @@ static const struct route_row rows[] = {
     [ROUTE_SANDBOX_CONNECT_V2] = { SCOPE_SANDBOX_WRITE, true, true, true, api_connect },
     [ROUTE_SANDBOX_TIMEOUT] = { SCOPE_SANDBOX_WRITE, true, true, false, api_timeout },
     [ROUTE_SANDBOX_REFRESH] = { SCOPE_SANDBOX_WRITE, true, true, false, api_refresh },
+    [ROUTE_EVENTS] = { SCOPE_SANDBOX_READ, false, false, false, api_events },
+    [ROUTE_SANDBOX_EVENTS] = { SCOPE_SANDBOX_READ, true, false, false, api_events },
 };
 
 /* Two keys, or two idempotency keys, would be two requests: which one is meant? */
@@ -360,6 +362,8 @@ void api_on_request(void *user, struct http_exchange *ex)
     case ROUTE_SANDBOX_CONNECT_V2:
     case ROUTE_SANDBOX_TIMEOUT:
     case ROUTE_SANDBOX_REFRESH:
+    case ROUTE_EVENTS:
+    case ROUTE_SANDBOX_EVENTS:
         dispatch(rq);
         return;
     }

@@ -182,43 +182,42 @@ void api_kill(struct api_request *rq)
 
 /* --- time -------------------------------------------------------------------------------------- */
 
-static void on_extended(void *user, const struct abx_err *failure)
-{
-    struct api_request *rq = user;
-
-    if (failure)
-        api_reply_error(rq, failure, RETRY_NO);
-    else
-        api_reply_empty(rq, 204);
-    api_request_unref(rq);
-}
-
-static void on_connected(void *user, const struct abx_err *failure)
+static void on_requested(void *user, int status, const struct abx_err *failure)
 {
     struct api_request *rq = user;
     struct render_context c = api_render_context(rq);
     struct sandbox *sb;
 
     if (failure) {
-        api_reply_error(rq, failure, RETRY_NO);
+        api_reply_error(rq, failure, failure->reason == ABX_REASON_BUSY ? RETRY_YES : RETRY_NO);
+    } else if (status == 204) {
+        api_reply_empty(rq, status);
     } else {
         sb = find_visible(rq);
         if (sb)
-            api_reply(rq, 200, render_sandbox(&c, sb));
+            api_reply(rq, status, render_sandbox(&c, sb));
     }
     api_request_unref(rq);
 }
 
-static void extend(struct api_request *rq, struct sandbox *sb, int64_t timeout_s, bool only_longer,
-                   sandbox_done_fn done)
+/* The sandbox of the request's team in any state, NULL after answering 404. */
+static struct sandbox *find_any(struct api_request *rq)
+{
+    struct sandbox *sb = lifecycle_find(rq->c->lifecycle, rq->id);
+
+    if (sb && strcmp(sb->team, rq->team) == 0)
+        return sb;
+    api_reply_not_found(rq, rq->id);
+    return NULL;
+}
+
+static void submit(struct api_request *rq, const struct sandbox_request *request)
 {
     struct abx_err err;
 
     api_request_ref(rq);
-    if (lifecycle_extend(rq->c->lifecycle, sb, timeout_s * 1000, only_longer, done, rq, &err) == 0)
-        return;
-    api_reply_error(rq, &err, err.reason == ABX_REASON_BUSY ? RETRY_YES : RETRY_NO);
-    api_request_unref(rq);
+    if (lifecycle_request(rq->c->lifecycle, rq->id, request, on_requested, rq, &err) < 0)
+        on_requested(rq, 0, &err);
 }
 
 /* A member of the body in seconds; `fallback` < 0 = it has to be there. */
@@ -237,7 +236,6 @@ static int get_seconds(struct api_request *rq, const char *name, int64_t fallbac
 
 void api_connect(struct api_request *rq)
 {
-    struct sandbox *sb = lifecycle_find(rq->c->lifecycle, rq->id);
     struct abx_err err;
     int64_t timeout_s;
     bool memory;
@@ -247,21 +245,15 @@ void api_connect(struct api_request *rq)
         r = json_get_bool(rq->body, "memory", &memory, &err);
     if (r >= 0)
         r = timeout_check(timeout_s, rq->c->opts.limits.max_timeout_s, &err);
-    if (r >= 0 && sb && sb->state > SANDBOX_RUNNING && strcmp(sb->team, rq->team) == 0)
-        r = err_reason(&err, ABX_REASON_CONFLICT, "Sandbox \"%s\" is being killed", rq->id);
-    if (r < 0) {
+    if (r < 0)
         api_reply_error(rq, &err, RETRY_UNSAID);
-        return;
-    }
-    sb = find_visible(rq);
-    if (sb)
-        extend(rq, sb, timeout_s, true, on_connected);
+    else if (find_any(rq))
+        submit(rq, &(struct sandbox_request){ EV_CONNECT, timeout_s * 1000 });
 }
 
 void api_timeout(struct api_request *rq)
 {
     struct abx_err err;
-    struct sandbox *sb;
     int64_t timeout_s = 0;
     int r = json_get_int(rq->body, "timeout", &timeout_s, &err);
 
@@ -270,33 +262,24 @@ void api_timeout(struct api_request *rq)
                     "Error when parsing request: 'timeout' is required");
     if (r > 0 && timeout_s > 0)
         r = timeout_check(timeout_s, rq->c->opts.limits.max_timeout_s, &err);
-    if (r < 0) {
+    if (r < 0)
         api_reply_error(rq, &err, RETRY_UNSAID);
-        return;
-    }
-    sb = find_visible(rq);
-    if (!sb)
-        return;
-    if (timeout_s <= 0)
+    else if (timeout_s > 0 && find_any(rq))
+        submit(rq, &(struct sandbox_request){ EV_EXTEND, timeout_s * 1000 });
+    else if (timeout_s <= 0 && find_visible(rq))
         kill_and_answer(rq, "timeout");
-    else
-        extend(rq, sb, timeout_s, false, on_extended);
 }
 
 void api_refresh(struct api_request *rq)
 {
     struct abx_err err;
-    struct sandbox *sb;
     int64_t duration_s;
     int r = get_seconds(rq, "duration", REFRESH_S, &duration_s, &err);
 
     if (r == 0)
         r = timeout_check(duration_s, rq->c->opts.limits.max_timeout_s, &err);
-    if (r < 0) {
+    if (r < 0)
         api_reply_error(rq, &err, RETRY_UNSAID);
-        return;
-    }
-    sb = find_visible(rq);
-    if (sb)
-        extend(rq, sb, duration_s, true, on_extended);
+    else if (find_any(rq))
+        submit(rq, &(struct sandbox_request){ EV_REFRESH, duration_s * 1000 });
 }

@@ -4,7 +4,10 @@
  * becomes `running`; only then does anyone see it. A row that is still `creating` after a restart
  * means kill. Kill wins from every state; what is being killed is gone for everyone but other
  * killers, who wait for the truth. Deadlines run on the monotonic clock and are kept as wall time in
- * the row, so that they survive a restart. lifecycle.c holds the table state x event -> action.
+ * the row, so that they survive a restart. machine.h is the table state x event -> state, action, answer.
+ *
+ * What clients ask of one sandbox (lifecycle_request) is done one after the other, in the order it came;
+ * a kill overtakes.
  *
  * Everything here belongs to the loop's thread. Completions come once, never from inside the call
  * they belong to, unless that call fails.
@@ -15,18 +18,9 @@
 #include <uv.h>
 
 #include "control/driver.h"
+#include "control/machine.h"
 #include "e2b/ids.h"
 #include "store/store.h"
-
-enum sandbox_state {
-    SANDBOX_WRITING,    /* creating: the row is being written */
-    SANDBOX_STARTING,   /* creating: the driver is at work */
-    SANDBOX_COMMITTING, /* creating: the row is becoming `running` */
-    SANDBOX_RUNNING,
-    SANDBOX_KILLING,  /* the driver kills, gateways drop it */
-    SANDBOX_REMOVING, /* nothing of it is left but the row */
-    SANDBOX_STATES_,
-};
 
 struct sandbox {
     struct sandbox *hash_next;
@@ -69,6 +63,12 @@ struct sandbox {
     char *data;   /* JSON of the `created` event */
     const char *kill_reason;
     int64_t t_begin_ns, t_written_ns, t_started_ns;
+    int64_t t_state_ns;            /* when it came into its state */
+    struct driver_stage stages[8]; /* how long the states before lasted */
+    size_t n_stages;
+    struct operation *operation; /* the request that is under way */
+    struct operation *waiting;   /* those behind it, oldest first */
+    unsigned n_waiting;
     unsigned generation; /* of the comparison it takes part in */
     unsigned seen;       /* generation in which the driver named it */
     bool wants_kill;     /* a kill came while the row was written or committed */
@@ -111,7 +111,14 @@ typedef void (*sandbox_created_fn)(void *user, int status, const char *body,
                                    const struct abx_err *failure, bool is_clean);
 /* `existed`: this kill was the one that ended it. */
 typedef void (*sandbox_killed_fn)(void *user, bool existed);
-typedef void (*sandbox_done_fn)(void *user, const struct abx_err *failure);
+
+struct sandbox_request {
+    enum lifecycle_event what; /* EV_CONNECT, EV_EXTEND, EV_REFRESH */
+    int64_t timeout_ms;        /* its end is set to now + timeout_ms; EV_EXTEND alone may shorten */
+};
+/* `status` by the table (machine.h), or a failure. */
+typedef void (*sandbox_requested_fn)(void *user, int status, const struct abx_err *failure);
+#define LIFECYCLE_WAITING_MAX 64u /* requests for one sandbox */
 
 struct lifecycle_opts {
     uv_loop_t *loop;
@@ -144,10 +151,10 @@ void lifecycle_abandon(struct lifecycle *l, const char *id);
 /* Ends a sandbox in any state. NOT_FOUND when there is none. `done` may be NULL. */
 int lifecycle_kill(struct lifecycle *l, const char *id, const char *reason, sandbox_killed_fn done,
                    void *user, struct abx_err *err);
-/* Sets the deadline of a running sandbox to now + timeout_ms; `only_longer` never shortens. A
- * timeout <= 0 ends it. The new deadline is on disk when `done` comes. */
-int lifecycle_extend(struct lifecycle *l, struct sandbox *sb, int64_t timeout_ms, bool only_longer,
-                     sandbox_done_fn done, void *user, struct abx_err *err);
+/* Asks for a change. What takes effect is on disk when `done` comes; a refusal may come inside of the
+ * call. NOT_FOUND when there is no such sandbox, BUSY when too many wait. */
+int lifecycle_request(struct lifecycle *l, const char *id, const struct sandbox_request *request,
+                      sandbox_requested_fn done, void *user, struct abx_err *err);
 
 /* Any sandbox by id, NULL if there is none. Borrowed until the loop goes on. */
 struct sandbox *lifecycle_find(const struct lifecycle *l, const char *id);

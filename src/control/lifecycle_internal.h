@@ -1,5 +1,6 @@
-/* lifecycle_internal.h - shared by lifecycle.c (the state machine), lifecycle_restart.c (comparing
- * after a restart) and sandbox_table.c (the objects and their table). Not for others.
+/* lifecycle_internal.h - shared by lifecycle.c (moves along the table), the files with its actions,
+ * lifecycle_restart.c (comparing after a restart) and sandbox_table.c (the objects and their table). Not
+ * for others.
  */
 #pragma once
 
@@ -18,6 +19,14 @@ struct kill_waiter {
     bool is_first; /* began the kill */
 };
 
+/* A request of a client, waiting or under way. */
+struct operation {
+    struct operation *next;
+    struct sandbox_request request;
+    sandbox_requested_fn done;
+    void *user;
+};
+
 struct lifecycle {
     struct lifecycle_opts opts;
     struct sandbox **buckets;
@@ -29,37 +38,67 @@ struct lifecycle {
     unsigned compared;   /* the newest one that ended */
 };
 
-enum lifecycle_event {
-    EV_WRITTEN,
-    EV_WRITE_FAILED,
-    EV_STARTED,
-    EV_START_FAILED,
-    EV_COMMITTED,
-    EV_COMMIT_FAILED,
-    EV_KILL, /* someone wants it killed, or its time is over */
-    EV_DIED, /* it ended by itself */
-    EV_KILLED,
-    EV_KILL_FAILED,
-    EV_RETRY, /* the driver is back, or it is time to try again */
-    EV_TOLD,
-    EV_REMOVED,
-    EV_COUNT_,
-};
-
 /* What comes with an event. */
 struct change {
     const struct abx_err *failure;
     const struct driver_created *created;
     bool was_sent;
+    bool is_ours; /* the failure is a refusal of ours, not the driver's trouble */
     const char *reason;
+    /* Set by lifecycle_fire: */
+    enum lifecycle_event event;
+    enum sandbox_state from;
+    int http;
 };
 
-/* Runs the action of the sandbox's state for an event. */
+/* Moves the sandbox along the table and runs the action; `sb` may be on its way out afterwards. */
 void lifecycle_fire(struct sandbox *sb, enum lifecycle_event ev, const struct change *c);
-/* Into the state `killing`; `answer` for a create that fails. `reason` is static text. */
-void lifecycle_enter_killing(struct sandbox *sb, const char *reason,
-                             const struct store_answer *answer);
 void lifecycle_on_timer(uv_timer_t *t);
+
+/* Durations of the states since lifecycle_stages_begin, in `sb->stages`. */
+void lifecycle_stages_begin(struct sandbox *sb);
+/* Appends "stages":[...] */
+enum buf_status lifecycle_stages_put(struct buf *b, const struct driver_stage *stages, size_t n);
+
+/* --- lifecycle_create.c --- */
+void act_start(struct sandbox *sb, const struct change *c);
+void act_commit(struct sandbox *sb, const struct change *c);
+void act_open(struct sandbox *sb, const struct change *c);
+void act_refuse_create(struct sandbox *sb, const struct change *c);
+void act_fail_create(struct sandbox *sb, const struct change *c);
+void lifecycle_answer_creators(struct sandbox *sb, int status, const char *body,
+                               const struct abx_err *failure, bool is_clean);
+
+/* --- lifecycle_end.c --- */
+void act_kill(struct sandbox *sb, const struct change *c);
+void act_kill_later(struct sandbox *sb, const struct change *c);
+void act_kill_starting(struct sandbox *sb, const struct change *c);
+void act_died(struct sandbox *sb, const struct change *c);
+void act_died_early(struct sandbox *sb, const struct change *c);
+void act_expire(struct sandbox *sb, const struct change *c);
+void act_killed(struct sandbox *sb, const struct change *c);
+void act_kill_failed(struct sandbox *sb, const struct change *c);
+void act_kill_again(struct sandbox *sb, const struct change *c);
+void act_start_ended(struct sandbox *sb, const struct change *c);
+void act_told(struct sandbox *sb, const struct change *c);
+void act_remove(struct sandbox *sb, const struct change *c);
+void act_remove_again(struct sandbox *sb, const struct change *c);
+void act_finish(struct sandbox *sb, const struct change *c);
+/* It is in the state `killing`, from `from`: row, gateways and driver hear of it. `answer` for a create
+ * that fails. `reason` is static text. */
+void lifecycle_end(struct sandbox *sb, enum sandbox_state from, const char *reason,
+                   const struct store_answer *answer);
+void lifecycle_finish(struct sandbox *sb);
+
+/* --- lifecycle_request.c --- */
+void act_refuse(struct sandbox *sb, const struct change *c);
+void act_extend(struct sandbox *sb, const struct change *c);
+/* Answers the request that is under way, if any. */
+void operation_end(struct sandbox *sb, int status, const struct abx_err *failure);
+/* The next ones, as far as the state lets them. */
+void lifecycle_go_on(struct sandbox *sb);
+/* It is ending: whoever waits hears that it is not there. */
+void lifecycle_refuse_all(struct sandbox *sb);
 
 int table_init(struct lifecycle *l, struct abx_err *err);
 void table_done(struct lifecycle *l);

@@ -157,7 +157,9 @@ int lifecycle_load(struct lifecycle *l, struct abx_err *err)
         } else {
             /* creating: nobody was told of it, a repeated request starts afresh. killing: someone
              * was promised its end. */
-            lifecycle_enter_killing(sb, "restart", sb->wants_kill ? NULL : &forget);
+            sb->state = SANDBOX_KILLING;
+            lifecycle_stages_begin(sb);
+            lifecycle_end(sb, SANDBOX_WRITING, "restart", sb->wants_kill ? NULL : &forget);
         }
     }
     return r;

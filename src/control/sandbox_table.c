@@ -111,7 +111,7 @@ size_t lifecycle_count(const struct lifecycle *l)
 
 bool sandbox_is_visible(const struct sandbox *sb)
 {
-    return sb->state == SANDBOX_RUNNING;
+    return machine_state(sb->state)->shown != NULL;
 }
 
 size_t lifecycle_count_active(const struct lifecycle *l, const char *team,
@@ -120,7 +120,7 @@ size_t lifecycle_count_active(const struct lifecycle *l, const char *team,
     size_t n = 0;
 
     for (const struct sandbox *sb = l->first; sb && sb != before; sb = sb->next)
-        if (sb->state <= SANDBOX_RUNNING && strcmp(sb->team, team) == 0)
+        if (machine_state(sb->state)->is_active && strcmp(sb->team, team) == 0)
             n++;
     return n;
 }
@@ -145,6 +145,13 @@ static void on_timer_closed(uv_handle_t *h)
     struct sandbox *sb = container_of((uv_timer_t *)(void *)h, struct sandbox, timer);
 
     sandbox_forget_envs(sb);
+    while (sb->waiting) {
+        struct operation *op = sb->waiting;
+
+        sb->waiting = op->next;
+        free(op);
+    }
+    free(sb->operation);
     free(sb->config_text);
     free(sb->answer);
     free(sb->data);

@@ -72,6 +72,7 @@ static void fill_entry(const struct table *table, const struct sandbox *sb, stru
         [SANDBOX_RUNNING] = ABX__IPC__ENTRY__STATE__RUNNING,
         [SANDBOX_KILLING] = ABX__IPC__ENTRY__STATE__KILLING,
         [SANDBOX_REMOVING] = ABX__IPC__ENTRY__STATE__KILLING,
+        [SANDBOX_GONE] = ABX__IPC__ENTRY__STATE__KILLING,
     };
     const json_t *network = json_object_get(sb->config, "network");
     const json_t *ports = json_object_get(network, "httpsPorts"), *port;

@@ -47,6 +47,7 @@ void op_free(struct op *op)
         op->chunks = c->next;
         free(c);
     }
+    free(op->events);
     free(op);
 }
 
@@ -223,6 +224,8 @@ static void complete_all(struct store *s)
         list = op->next;
         if (op->created)
             op->created(op->user, failure ? NULL : &op->result, failure);
+        else if (op->listed)
+            op->listed(op->user, op->events, failure ? 0 : op->n_events, failure);
         else if (op->done)
             op->done(op->user, failure);
         op_free(op);

@@ -30,9 +30,13 @@ struct op {
     int64_t when2_ms;
     bool has_answer;
     struct store_created result;
+    struct store_event_filter filter;
+    struct store_event *events; /* what was read; freed with the op */
+    size_t n_events;
 
     store_done_fn done;
     store_created_fn created;
+    store_events_fn listed;
     void *user;
 };
 

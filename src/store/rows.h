@@ -15,6 +15,8 @@ enum {
     SQL_ANSWER,
     SQL_FORGET,
     SQL_EVENT,
+    SQL_EVENTS, /* four: all or one sandbox, descending or ascending */
+    SQL_EVENTS_LAST_ = SQL_EVENTS + 3,
     SQL_PRUNE_KEYS,
     SQL_PRUNE_EVENTS,
     SQL_KEY_INSERT,

@@ -231,19 +231,20 @@ int store_sandbox_killing(struct store *s, const struct store_sandbox *sb,
 
 static int run_extend(struct op *op, struct db *d, struct abx_err *err)
 {
-    return db_finish(d,
-                     db_bind(d, SQL_SANDBOX_EXTEND,
-                             "UPDATE sandboxes SET end_ms = $1 WHERE id = $2", err, "it",
-                             op->sandbox.end_ms, op->sandbox.id),
-                     err);
+    int r =
+        db_finish(d,
+                  db_bind(d, SQL_SANDBOX_EXTEND, "UPDATE sandboxes SET end_ms = $1 WHERE id = $2",
+                          err, "it", op->sandbox.end_ms, op->sandbox.id),
+                  err);
+
+    return r < 0 ? r : put_event(op, d, err);
 }
 
-int store_sandbox_extend(struct store *s, const char *id, int64_t end_ms, store_done_fn done,
-                         void *user, struct abx_err *err)
+int store_sandbox_extend(struct store *s, const struct store_sandbox *sb,
+                         const struct store_event *event, store_done_fn done, void *user,
+                         struct abx_err *err)
 {
-    struct store_sandbox sb = { .id = id, .end_ms = end_ms };
-
-    return push_change(s, &sb, NULL, NULL, run_extend, done, user, true, err);
+    return push_change(s, sb, NULL, event, run_extend, done, user, true, err);
 }
 
 static int run_prune(struct op *op, struct db *d, struct abx_err *err)

@@ -72,6 +72,12 @@ struct store_event {
     const char *type;
     const char *data; /* JSON object */
     int64_t time_ms;
+    /* Read only: what it is about, as it was then. */
+    const char *sandbox_id;
+    const char *team;
+    const char *template_id;
+    const char *build_id;
+    const char *execution_id;
 };
 
 enum store_claim {
@@ -100,8 +106,10 @@ int store_sandbox_run(struct store *s, const struct store_sandbox *sb,
 /* The row becomes `killing`. `answer` only for one whose create fails. Completes without a call. */
 int store_sandbox_killing(struct store *s, const struct store_sandbox *sb,
                           const struct store_answer *answer, struct abx_err *err);
-int store_sandbox_extend(struct store *s, const char *id, int64_t end_ms, store_done_fn done,
-                         void *user, struct abx_err *err);
+/* The row gets end_ms. `event` may be NULL. */
+int store_sandbox_extend(struct store *s, const struct store_sandbox *sb,
+                         const struct store_event *event, store_done_fn done, void *user,
+                         struct abx_err *err);
 /* Deletes the row. */
 int store_sandbox_remove(struct store *s, const struct store_sandbox *sb,
                          const struct store_event *event, store_done_fn done, void *user,
@@ -109,6 +117,19 @@ int store_sandbox_remove(struct store *s, const struct store_sandbox *sb,
 /* All rows, oldest first. Blocks: at start only. */
 int store_sandbox_load(struct store *s, void (*each)(void *user, const struct store_sandbox *sb),
                        void *user, struct abx_err *err);
+struct store_event_filter {
+    const char *team;
+    const char *sandbox_id; /* empty = all of the team */
+    uint32_t offset;
+    uint32_t limit; /* 1 to STORE_EVENTS_MAX */
+    bool is_ascending;
+};
+#define STORE_EVENTS_MAX 100u
+typedef void (*store_events_fn)(void *user, const struct store_event *events, size_t n,
+                                const struct abx_err *failure);
+/* Events by time, newest first unless ascending; sees every write that was queued before. */
+int store_events(struct store *s, const struct store_event_filter *filter, store_events_fn done,
+                 void *user, struct abx_err *err);
 /* Drops idempotency keys older than `keys_before_ms` and events older than `events_before_ms`. */
 int store_prune(struct store *s, int64_t keys_before_ms, int64_t events_before_ms,
                 store_done_fn done, void *user, struct abx_err *err);

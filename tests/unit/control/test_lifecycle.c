@@ -217,9 +217,10 @@ static void time_runs_from_the_answer_and_can_be_moved(void **state)
     assert_int_equal(lifecycle_kill(w.lifecycle, id, "request", NULL, NULL, &err), ABX_NOT_FOUND);
 }
 
-static void on_extended(void *user, const struct abx_err *failure)
+static void on_extended(void *user, int status, const struct abx_err *failure)
 {
     assert_null(failure);
+    assert_int_equal(status, 204);
     (*(unsigned *)user)++;
 }
 
@@ -231,11 +232,11 @@ static bool is_counted(void *user)
 static int64_t extend(const char *id, int64_t timeout_ms, bool only_longer)
 {
     struct sandbox *sb = lifecycle_find(w.lifecycle, id);
+    struct sandbox_request request = { only_longer ? EV_REFRESH : EV_EXTEND, timeout_ms };
     struct abx_err err = { 0 };
     unsigned n = 0;
 
-    assert_int_equal(
-        lifecycle_extend(w.lifecycle, sb, timeout_ms, only_longer, on_extended, &n, &err), 0);
+    assert_int_equal(lifecycle_request(w.lifecycle, id, &request, on_extended, &n, &err), 0);
     assert_int_equal(n, 0);
     assert_true(run_until(is_counted, &n));
     return sb->end_ms - time_wall_ms();

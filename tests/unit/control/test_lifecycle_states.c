@@ -10,7 +10,7 @@ struct cell {
     bool is_killed_there; /* the driver was asked to kill */
 };
 
-static const struct cell cells[SANDBOX_STATES_][OUTSIDE_COUNT] = {
+static const struct cell cells[SANDBOX_GONE][OUTSIDE_COUNT] = {
     [SANDBOX_WRITING] = { [KILL] = { false, 0, true, false },
                           [DIED] = { true, 201, false, false },
                           [UP] = { true, 201, false, false },
@@ -99,7 +99,7 @@ static void check_cell(enum sandbox_state s, enum outside ev)
 
 static void check_all_cells(bool has_gateway)
 {
-    for (int s = 0; s < SANDBOX_STATES_; s++)
+    for (int s = 0; s < SANDBOX_GONE; s++)
         for (int ev = 0; ev < OUTSIDE_COUNT; ev++) {
             w.has_gateway = has_gateway;
             check_cell((enum sandbox_state)s, (enum outside)ev);

@@ -198,13 +198,15 @@ static void rows_survive_in_every_state(void **state)
 
 static void an_extension_survives(void **state)
 {
+    struct store_sandbox sb = row("i1", NULL);
     struct abx_err err = { 0 };
     struct result r = { 0 };
     struct loaded l;
 
     (void)state;
     (void)create("i1", "", "");
-    assert_int_equal(store_sandbox_extend(store, "i1", 77, on_done, &r, &err), 0);
+    sb.end_ms = 77;
+    assert_int_equal(store_sandbox_extend(store, &sb, NULL, on_done, &r, &err), 0);
     wait_for(&r);
     l = load();
     assert_int_equal(l.end_ms, 77);
@@ -297,7 +299,7 @@ static void a_full_queue_refuses_creates_but_no_removal(void **state)
     (void)state;
     /* Faster than the writer can be: at least one is refused before the last. */
     for (int i = 0; i < 140000 && refused == 0; i++) {
-        if (store_sandbox_extend(store, "i1", i, on_done, &r, &err) < 0)
+        if (store_sandbox_extend(store, &sb, NULL, on_done, &r, &err) < 0)
             refused++;
         else
             accepted++;
@@ -476,6 +478,78 @@ static void values_and_teams_are_made_once(void **state)
                      ABX_DATA_LOSS);
 }
 
+struct read_events {
+    unsigned calls;
+    size_t n;
+    char ids[4][16];
+    char sandbox[16];
+    int64_t last_ms;
+};
+
+static void on_events(void *user, const struct store_event *events, size_t n,
+                      const struct abx_err *failure)
+{
+    struct read_events *r = user;
+
+    assert_null(failure);
+    assert_true(n <= ARRAY_SIZE(r->ids));
+    r->calls++;
+    r->n = n;
+    for (size_t i = 0; i < n; i++) {
+        (void)snprintf(r->ids[i], sizeof r->ids[i], "%s", events[i].id);
+        (void)snprintf(r->sandbox, sizeof r->sandbox, "%s", events[i].sandbox_id);
+        assert_string_equal(events[i].data, "{\"a\":1}");
+        assert_string_equal(events[i].team, "t1");
+        r->last_ms = events[i].time_ms;
+    }
+}
+
+static struct read_events read_events(const char *team, const char *sandbox, uint32_t offset,
+                                      uint32_t limit, bool is_ascending)
+{
+    struct store_event_filter f = { team, sandbox, offset, limit, is_ascending };
+    struct read_events r = { 0 };
+    struct abx_err err = { 0 };
+
+    assert_int_equal(store_events(store, &f, on_events, &r, &err), 0);
+    while (r.calls == 0)
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    assert_int_equal(r.calls, 1);
+    return r;
+}
+
+static void events_are_read_in_order_and_in_pages(void **state)
+{
+    static const char *const ids[] = { "e1", "e2", "e3" };
+    struct read_events r;
+    struct result done = { 0 };
+    struct abx_err err = { 0 };
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct store_sandbox sb = row(i == 1 ? "i2" : "i1", NULL);
+        struct store_event event = { .id = ids[i], .type = "t", .data = "{\"a\":1}", .time_ms = i };
+
+        assert_int_equal(store_sandbox_extend(store, &sb, &event, on_done, &done, &err), 0);
+    }
+    /* Sees what was queued before it. */
+    r = read_events("t1", "", 0, 4, false);
+    assert_int_equal(r.n, 3);
+    assert_string_equal(r.ids[0], "e3");
+    assert_string_equal(r.ids[2], "e1");
+    assert_int_equal(r.last_ms, 0);
+    r = read_events("t1", "", 1, 1, true);
+    assert_int_equal(r.n, 1);
+    assert_string_equal(r.ids[0], "e2");
+    assert_string_equal(r.sandbox, "i2");
+    r = read_events("t1", "i1", 0, 4, true);
+    assert_int_equal(r.n, 2);
+    assert_string_equal(r.ids[0], "e1");
+    assert_string_equal(r.ids[1], "e3");
+    assert_int_equal(read_events("t1", "i1", 2, 4, false).n, 0);
+    assert_int_equal(read_events("other", "", 0, 4, false).n, 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -490,6 +564,7 @@ int main(void)
         TEST(a_full_queue_refuses_creates_but_no_removal),
         TEST(closing_finishes_what_is_queued),
         TEST(old_keys_and_events_are_pruned),
+        TEST(events_are_read_in_order_and_in_pages),
         TEST(keys_are_kept_with_their_times),
         TEST(a_tag_moves_to_the_newest_build),
         TEST(values_and_teams_are_made_once),

@@ -1,0 +1,305 @@
+/* lifecycle_end.c - how sandboxes end: kill, death, the end of their time. Kill wins from every state.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/str.h"
+#include "control/lifecycle_internal.h"
+
+#define KILL_RETRY_MS 500
+
+static const struct change no_change;
+
+/* --- killing ----------------------------------------------------------------------------------- */
+
+static void on_removed(void *user, const struct abx_err *failure);
+static void on_killed(void *user, bool existed, const struct abx_err *failure);
+
+/* What the event of the end tells: why, and how long each stage took. NULL when out of memory. */
+static char *end_data(const struct sandbox *sb)
+{
+    _cleanup_(buf_done) struct buf b = BUF_INIT(4096);
+
+    (void)buf_printf(&b, "{\"reason\":\"%s\",", sb->kill_reason);
+    (void)lifecycle_stages_put(&b, sb->stages, sb->n_stages);
+    return buf_append_str(&b, "}") == BUF_OK && buf_cstr(&b) ? strdup(buf_cstr(&b)) : NULL;
+}
+
+static void submit_remove(struct sandbox *sb)
+{
+    struct store_sandbox row = sandbox_row(sb, "killing");
+    _cleanup_(freep) char *data = end_data(sb);
+    char id[UUID_SIZE];
+    struct store_event event = { .id = id,
+                                 .type = "sandbox.lifecycle.killed",
+                                 .data = data ? data : "{}",
+                                 .time_ms = time_wall_ms() };
+    struct abx_err err = { 0 };
+
+    uuid_new(id);
+    if (store_sandbox_remove(sb->lifecycle->opts.store, &row, sb->started_ms > 0 ? &event : NULL,
+                             on_removed, sb, &err) == 0)
+        sb->is_removing = true;
+    else
+        (void)uv_timer_start(&sb->timer, lifecycle_on_timer, KILL_RETRY_MS, 0);
+}
+
+static void check_killed(struct sandbox *sb)
+{
+    if (sb->is_killed && sb->is_told && !sb->is_starting)
+        lifecycle_fire(sb, EV_CLEARED, &no_change);
+}
+
+void act_remove(struct sandbox *sb, const struct change *c)
+{
+    (void)c;
+    (void)uv_timer_stop(&sb->timer);
+    submit_remove(sb);
+}
+
+/* One kill at a time; a failed one is tried again by timer, or when the driver is back. */
+static void send_kill(struct sandbox *sb)
+{
+    struct driver *d = sb->lifecycle->opts.driver;
+    struct abx_err err = { 0 };
+
+    if (sb->is_killing) {
+        sb->must_kill = true;
+        return;
+    }
+    if (d && d->ops->kill(d, sb->id, sb->request_id, on_killed, sb, &err) == 0)
+        sb->is_killing = true;
+    else
+        (void)uv_timer_start(&sb->timer, lifecycle_on_timer, KILL_RETRY_MS, 0);
+}
+
+void lifecycle_end(struct sandbox *sb, enum sandbox_state from, const char *reason,
+                   const struct store_answer *answer)
+{
+    struct lifecycle *l = sb->lifecycle;
+    struct store_sandbox row = sandbox_row(sb, "killing");
+    bool was_visible = machine_state(from)->shown || sb->is_known;
+
+    sb->kill_reason = reason;
+    (void)uv_timer_stop(&sb->timer);
+    sandbox_forget_envs(sb);
+    /* Not needed for safety (after a crash the row still says running, and so does the sandbox), so
+     * that a full disk does not stop a kill. */
+    (void)store_sandbox_killing(l->opts.store, &row, answer, NULL);
+    lifecycle_refuse_all(sb);
+    sb->is_told = !was_visible || !l->opts.on_drop(l->opts.user, sb);
+    if (!sb->is_killed)
+        send_kill(sb);
+    check_killed(sb);
+}
+
+void act_kill(struct sandbox *sb, const struct change *c)
+{
+    lifecycle_stages_begin(sb);
+    lifecycle_end(sb, c->from, c->reason, NULL);
+}
+
+void act_expire(struct sandbox *sb, const struct change *c)
+{
+    (void)c;
+    lifecycle_fire(sb, EV_KILL, &(struct change){ .reason = "timeout" });
+}
+
+void act_kill_starting(struct sandbox *sb, const struct change *c)
+{
+    struct store_answer forget = { 0, NULL };
+    struct abx_err err;
+
+    (void)err_set(&err, ABX_ABORTED, "Sandbox '%s' was killed while it was created", sb->id);
+    sb->is_starting = true;
+    lifecycle_answer_creators(sb, 0, NULL, &err, false);
+    lifecycle_end(sb, c->from, c->reason, &forget);
+}
+
+/* While a write is on its way: first its end, then the kill. */
+void act_kill_later(struct sandbox *sb, const struct change *c)
+{
+    sb->wants_kill = true;
+    sb->kill_reason = c->reason;
+}
+
+void act_killed(struct sandbox *sb, const struct change *c)
+{
+    (void)c;
+    sb->is_killing = false;
+    if (sb->is_starting)
+        return; /* the driver may still be making it: the kill after its answer counts */
+    if (sb->must_kill) {
+        sb->must_kill = false;
+        send_kill(sb);
+        return;
+    }
+    sb->is_killed = true;
+    check_killed(sb);
+}
+
+void act_kill_failed(struct sandbox *sb, const struct change *c)
+{
+    if (c->failure->code != ABX_UNAVAILABLE)
+        log_warn("kill failed, trying again", "id", sb->id, "error", c->failure->msg, NULL);
+    sb->is_killing = false;
+    sb->must_kill = false;
+    (void)uv_timer_start(&sb->timer, lifecycle_on_timer, KILL_RETRY_MS, 0);
+}
+
+void act_kill_again(struct sandbox *sb, const struct change *c)
+{
+    (void)c;
+    if (!sb->is_killing && !sb->is_killed)
+        send_kill(sb);
+}
+
+/* Killing, and the driver's answer to create came: whatever it is, one kill has to follow. */
+void act_start_ended(struct sandbox *sb, const struct change *c)
+{
+    sb->is_starting = false;
+    if (c->failure && !c->was_sent && !sb->is_killing) {
+        sb->is_killed = true;
+        check_killed(sb);
+        return;
+    }
+    send_kill(sb);
+}
+
+void act_told(struct sandbox *sb, const struct change *c)
+{
+    (void)c;
+    sb->is_told = true;
+    check_killed(sb);
+}
+
+void act_died(struct sandbox *sb, const struct change *c)
+{
+    sb->has_died = true;
+    sb->is_killed = true;
+    lifecycle_stages_begin(sb);
+    lifecycle_end(sb, c->from, c->reason, NULL);
+}
+
+void act_died_early(struct sandbox *sb, const struct change *c)
+{
+    sb->has_died = true;
+    sb->kill_reason = c->reason;
+}
+
+/* Out of the table, killers hear of it. */
+void lifecycle_finish(struct sandbox *sb)
+{
+    struct kill_waiter *w = sb->killers;
+
+    sb->killers = NULL;
+    table_remove(sb->lifecycle, sb);
+    if (sb->started_ms > 0)
+        log_info("sandbox ended", "id", sb->id, "reason", sb->kill_reason, NULL);
+    sandbox_free_later(sb);
+    while (w) {
+        struct kill_waiter *next = w->next;
+
+        w->done(w->user, w->is_first);
+        free(w);
+        w = next;
+    }
+}
+
+void act_finish(struct sandbox *sb, const struct change *c)
+{
+    if (c->failure)
+        /* The sandbox is gone all the same; after a restart the row means one more kill. */
+        log_err("row of a dead sandbox cannot be deleted", c->failure);
+    lifecycle_finish(sb);
+}
+
+void act_remove_again(struct sandbox *sb, const struct change *c)
+{
+    (void)c;
+    if (!sb->is_removing)
+        submit_remove(sb);
+}
+
+/* --- completions ------------------------------------------------------------------------------- */
+
+static void on_killed(void *user, bool existed, const struct abx_err *failure)
+{
+    (void)existed;
+    lifecycle_fire(user, failure ? EV_FAILED : EV_DONE, &(struct change){ .failure = failure });
+}
+
+static void on_removed(void *user, const struct abx_err *failure)
+{
+    lifecycle_fire(user, failure ? EV_FAILED : EV_DONE, &(struct change){ .failure = failure });
+}
+
+/* --- calls ------------------------------------------------------------------------------------- */
+
+void lifecycle_abandon(struct lifecycle *l, const char *id)
+{
+    struct sandbox *sb = lifecycle_find(l, id);
+
+    if (sb && !sb->idempotency_key[0])
+        lifecycle_fire(sb, EV_KILL, &(struct change){ .reason = "abandoned" });
+}
+
+int lifecycle_kill(struct lifecycle *l, const char *id, const char *reason, sandbox_killed_fn done,
+                   void *user, struct abx_err *err)
+{
+    struct sandbox *sb = lifecycle_find(l, id);
+    struct kill_waiter *w, **end;
+
+    if (!sb)
+        return err_set(err, ABX_NOT_FOUND,
+                       "Sandbox \"%s\" doesn't exist or you don't have access to it", id);
+    if (done) {
+        w = calloc(1, sizeof(*w));
+        if (!w)
+            return err_oom(err);
+        w->done = done;
+        w->user = user;
+        w->is_first = sb->state < SANDBOX_KILLING && !sb->wants_kill && !sb->has_died;
+        for (end = &sb->killers; *end;)
+            end = &(*end)->next;
+        *end = w;
+    }
+    lifecycle_fire(sb, EV_KILL, &(struct change){ .reason = reason });
+    return 0;
+}
+
+void lifecycle_told(struct lifecycle *l, const char *id)
+{
+    struct sandbox *sb = lifecycle_find(l, id);
+
+    if (sb)
+        lifecycle_fire(sb, EV_TOLD, &no_change);
+}
+
+void lifecycle_died(struct lifecycle *l, const char *id, const char *reason)
+{
+    static const char *const known[] = { "exit", "oom", "signal", "lost" };
+    struct sandbox *sb = lifecycle_find(l, id);
+    const char *kept = "died";
+
+    /* The reason outlives the message that brought it. */
+    for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+        if (strcmp(known[i], reason) == 0)
+            kept = known[i];
+    if (sb)
+        lifecycle_fire(sb, EV_DIED, &(struct change){ .reason = kept });
+}
+
+void lifecycle_stopped(struct lifecycle *l)
+{
+    struct sandbox *sb = l->first;
+
+    while (sb) {
+        struct sandbox *next = sb->next;
+
+        if (sb->state == SANDBOX_RUNNING)
+            lifecycle_fire(sb, EV_DIED, &(struct change){ .reason = "stopped" });
+        sb = next;
+    }
+}

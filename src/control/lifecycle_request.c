@@ -1,0 +1,179 @@
+/* lifecycle_request.c - what clients ask of a sandbox, one request after the other, in the order they
+ * came: queue, refusals, and another time for its end. See lifecycle.h; a kill does not queue.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/macro.h"
+#include "base/str.h"
+#include "control/lifecycle_internal.h"
+
+static const struct change no_change;
+
+/* --- the queue ---------------------------------------------------------------------------------- */
+
+void operation_end(struct sandbox *sb, int status, const struct abx_err *failure)
+{
+    struct operation *op = TAKE_PTR(sb->operation);
+
+    if (!op)
+        return;
+    op->done(op->user, failure ? 0 : status, failure);
+    free(op);
+}
+
+void lifecycle_go_on(struct sandbox *sb)
+{
+    while (!sb->operation && sb->waiting) {
+        struct operation *op = sb->waiting;
+
+        sb->waiting = op->next;
+        sb->n_waiting--;
+        sb->operation = op;
+        lifecycle_fire(sb, op->request.what, &no_change);
+    }
+}
+
+void lifecycle_refuse_all(struct sandbox *sb)
+{
+    struct abx_err err;
+
+    (void)err_set(&err, ABX_NOT_FOUND,
+                  "Sandbox \"%s\" doesn't exist or you don't have access to it", sb->id);
+    while (sb->operation || sb->waiting) {
+        if (!sb->operation) {
+            sb->operation = sb->waiting;
+            sb->waiting = sb->waiting->next;
+            sb->n_waiting--;
+        }
+        operation_end(sb, 0, &err);
+    }
+}
+
+int lifecycle_request(struct lifecycle *l, const char *id, const struct sandbox_request *request,
+                      sandbox_requested_fn done, void *user, struct abx_err *err)
+{
+    struct sandbox *sb = lifecycle_find(l, id);
+    struct operation *op, **end;
+
+    if (!sb)
+        return err_set(err, ABX_NOT_FOUND,
+                       "Sandbox \"%s\" doesn't exist or you don't have access to it", id);
+    if (sb->n_waiting >= LIFECYCLE_WAITING_MAX)
+        return err_reason(err, ABX_REASON_BUSY, "over %u requests wait for sandbox \"%s\"",
+                          LIFECYCLE_WAITING_MAX, id);
+    op = calloc(1, sizeof(*op));
+    if (!op)
+        return err_oom(err);
+    op->request = *request;
+    op->done = done;
+    op->user = user;
+    for (end = &sb->waiting; *end;)
+        end = &(*end)->next;
+    *end = op;
+    sb->n_waiting++;
+    lifecycle_go_on(sb);
+    return 0;
+}
+
+/* --- refusals ----------------------------------------------------------------------------------- */
+
+void act_refuse(struct sandbox *sb, const struct change *c)
+{
+    struct abx_err err;
+
+    if (c->http == 409)
+        (void)err_reason(&err, ABX_REASON_CONFLICT, "Sandbox \"%s\" is being killed", sb->id);
+    else
+        (void)err_set(&err, ABX_NOT_FOUND,
+                      "Sandbox \"%s\" doesn't exist or you don't have access to it", sb->id);
+    operation_end(sb, 0, &err);
+}
+
+/* --- another time for its end ------------------------------------------------------------------- */
+
+/* A new deadline on its way to disk; the sandbox may be gone when it gets there. */
+struct extension {
+    struct lifecycle *lifecycle;
+    char id[SANDBOX_ID_SIZE];
+    int64_t end_ms, end_before_ms;
+    uint64_t due_before_ms; /* by the loop's clock */
+    struct operation *op;
+    int status;
+};
+
+static void set_end(struct sandbox *sb, int64_t end_ms, uint64_t left_ms)
+{
+    sb->end_ms = end_ms;
+    (void)uv_timer_start(&sb->timer, lifecycle_on_timer, left_ms, 0);
+}
+
+/* What could not be written has no effect, unless a later one has had its own. */
+static void extension_undo(const struct extension *x)
+{
+    struct sandbox *sb = lifecycle_find(x->lifecycle, x->id);
+    uint64_t now = sb ? uv_now(sb->timer.loop) : 0;
+
+    if (sb && sb->state == SANDBOX_RUNNING && sb->end_ms == x->end_ms &&
+        sb->end_ms != x->end_before_ms)
+        set_end(sb, x->end_before_ms, MAX(x->due_before_ms, now) - now);
+}
+
+static void on_extended(void *user, const struct abx_err *failure)
+{
+    struct extension *x = user;
+
+    if (failure)
+        extension_undo(x);
+    x->op->done(x->op->user, failure ? 0 : x->status, failure);
+    free(x->op);
+    free(x);
+}
+
+static int submit(struct sandbox *sb, struct extension *x, bool is_told, struct abx_err *err)
+{
+    struct store_sandbox row = sandbox_row(sb, "running");
+    char id[UUID_SIZE], time[RFC3339_SIZE], data[RFC3339_SIZE + 32];
+    struct store_event event = {
+        .id = id, .type = "sandbox.lifecycle.updated", .data = data, .time_ms = time_wall_ms()
+    };
+
+    row.end_ms = x->end_ms;
+    uuid_new(id);
+    time_format_rfc3339(x->end_ms, time);
+    (void)snprintf(data, sizeof data, "{\"set_timeout\":\"%s\"}", time);
+    return store_sandbox_extend(sb->lifecycle->opts.store, &row, is_told ? &event : NULL,
+                                on_extended, x, err);
+}
+
+void act_extend(struct sandbox *sb, const struct change *c)
+{
+    _cleanup_(freep) struct extension *x = calloc(1, sizeof(*x));
+    int64_t timeout_ms = sb->operation->request.timeout_ms;
+    /* What is left by the clock that counts: the wall clock may have been set meanwhile. */
+    int64_t left_ms = (int64_t)uv_timer_get_due_in(&sb->timer);
+    bool is_kept = c->event != EV_EXTEND && left_ms >= timeout_ms;
+    struct abx_err err;
+
+    if (!x) {
+        (void)err_oom(&err);
+        operation_end(sb, 0, &err);
+        return;
+    }
+    *x = (struct extension){ .lifecycle = sb->lifecycle,
+                             .end_ms = is_kept ? sb->end_ms : time_wall_ms() + timeout_ms,
+                             .end_before_ms = sb->end_ms,
+                             .due_before_ms = uv_now(sb->timer.loop) + (uint64_t)left_ms,
+                             .op = sb->operation,
+                             .status = c->http };
+    memcpy(x->id, sb->id, sizeof(x->id));
+    if (submit(sb, x, c->event == EV_EXTEND, &err) < 0) {
+        operation_end(sb, 0, &err);
+        return;
+    }
+    /* The next one need not wait for the disk: writes keep their order. */
+    (void)TAKE_PTR(sb->operation);
+    if (!is_kept)
+        set_end(sb, x->end_ms, (uint64_t)MAX(timeout_ms, INT64_C(0)));
+    (void)TAKE_PTR(x);
+}

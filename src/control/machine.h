@@ -1,0 +1,93 @@
+/* machine.h - the life of a sandbox as a table: state x event -> next state, action, HTTP answer.
+ *
+ * Pure: no I/O, no memory. lifecycle.c moves a sandbox along it; the actions are in lifecycle_create.c,
+ * lifecycle_end.c and lifecycle_request.c. Facts about answers: e2b.md 1.4.
+ *
+ * Rules that the unit test holds for every cell: a kill is possible in each state and leads to its end;
+ * each state but the one at rest has a call under way with a deadline, or a timer.
+ */
+#pragma once
+
+#include "base/macro.h"
+
+enum sandbox_state {
+    SANDBOX_WRITING,    /* creating: the row is being written */
+    SANDBOX_STARTING,   /* creating: the driver is at work */
+    SANDBOX_COMMITTING, /* creating: the row is becoming `running` */
+    SANDBOX_RUNNING,
+    SANDBOX_KILLING,  /* the driver kills, gateways drop it */
+    SANDBOX_REMOVING, /* nothing of it is left but the row */
+    SANDBOX_GONE,     /* out of the table */
+    SANDBOX_STATES_,
+};
+
+enum lifecycle_event {
+    EV_DONE,   /* the state's own call succeeded */
+    EV_FAILED, /* it failed */
+    /* Requests, one at a time for each sandbox. */
+    EV_CONNECT,
+    EV_EXTEND,  /* sets the time of its end */
+    EV_REFRESH, /* the same, never sooner */
+    /* From outside, at any time. */
+    EV_KILL,
+    EV_DIED,    /* it ended by itself */
+    EV_EXPIRED, /* its time is over */
+    EV_TOLD,    /* every gateway has dropped it */
+    EV_RETRY,   /* the driver is back, or it is time to try again */
+    /* Of killing. */
+    EV_START_ENDED, /* the driver's late answer to a start */
+    EV_CLEARED,     /* nothing of it is left anywhere but in the row */
+    EV_COUNT_,
+};
+
+enum lifecycle_action {
+    ACT_IGNORE,
+    ACT_REFUSE, /* a request: answered at once with the cell's status */
+    ACT_START,
+    ACT_COMMIT,
+    ACT_OPEN, /* visible from now on */
+    ACT_REFUSE_CREATE,
+    ACT_FAIL_CREATE,
+    ACT_KILL,
+    ACT_KILL_LATER,    /* after the write that is under way */
+    ACT_KILL_STARTING, /* the start's answer still comes */
+    ACT_DIED,
+    ACT_DIED_EARLY,
+    ACT_EXTEND,
+    ACT_EXPIRE,
+    ACT_KILLED,
+    ACT_KILL_FAILED,
+    ACT_KILL_AGAIN,
+    ACT_START_ENDED,
+    ACT_TOLD,
+    ACT_REMOVE,
+    ACT_REMOVE_AGAIN,
+    ACT_FINISH,
+    ACT_COUNT_,
+};
+
+struct machine_cell {
+    bool is_possible;
+    enum sandbox_state next;
+    enum lifecycle_action action;
+    int http; /* of a request: its status at once (ACT_REFUSE), else when what it began ended well */
+};
+
+/* How a state ends when nothing comes from outside. */
+enum machine_exit {
+    EXIT_REST,  /* it stays (running has the deadline that its owner set) */
+    EXIT_CALL,  /* a call to store or driver; each has a deadline of its own */
+    EXIT_TIMER, /* a call, and a timer in case of none */
+    EXIT_END,
+};
+
+struct machine_state {
+    const char *name;
+    const char *row;   /* state in the database from here on at the latest */
+    const char *shown; /* to clients; NULL: it does not exist for them */
+    bool is_active;    /* counts against the limit of sandboxes at a time */
+    enum machine_exit exit;
+};
+
+const struct machine_cell *machine_cell(enum sandbox_state state, enum lifecycle_event ev);
+const struct machine_state *machine_state(enum sandbox_state state);
