@@ -51,6 +51,7 @@ struct request {
     bool is_broken;         /* it may have reached the sandbox: only the verdict is open */
     bool is_doubted;        /* the table has the sandbox, engine or kernel speak against it */
     bool has_asked;         /* control, after a connection failed */
+    bool has_searched;      /* the table for the sandbox of a token, in vain */
 
     struct row *row; /* while it is in the row's `active` */
     struct request *row_prev, *row_next;

@@ -537,7 +537,8 @@ static bool search_row(void *user, struct row *row)
     return s->n < 2;
 }
 
-/* Route order (3). */
+/* Route order (3). Clients that name a sandbox by its token alone ask so whether it is still there; the
+ * control plane, which has a /health of its own, would say yes. A row that is on its way is waited for. */
 static void token_step(struct request *r)
 {
     struct search search = { .n = 0 };
@@ -548,6 +549,16 @@ static void token_step(struct request *r)
     }
     route_proof_read(http_exchange_head(r->ex), &search.proof);
     table_each(&r->g->table, search_row, &search);
+    if (search.n == 0 && search.proof.token.n > 0) {
+        r->route.port = ENVD_PORT;
+        if (r->has_searched) {
+            answer_gone(r);
+        } else {
+            r->has_searched = true;
+            request_pause(r, DOUBT_PAUSE_MS);
+        }
+        return;
+    }
     r->route.kind = ROUTE_TO_CONTROL;
     if (search.n == 1) {
         r->route.kind = ROUTE_TO_SANDBOX;

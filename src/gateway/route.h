@@ -2,7 +2,8 @@
  *
  * Order: (1) host `<port>-<id>.<domain>`; (2) the headers E2b-Sandbox-Id and E2b-Sandbox-Port, except
  * that port 49983 with a path of the control plane is the control plane's; (3) without headers, a
- * path of envd with an access token or a signature: the sandbox that it belongs to, if it is one;
+ * path of envd with an access token or a signature: the sandbox that it belongs to, if it is one (a
+ * token of none is answered with 502: its sandbox was not found);
  * (4) one header alone: 400; (5) everything else: control plane.
  * A second field of a name that decides here (E2b-Sandbox-Id, E2b-Sandbox-Port, E2b-Traffic-Access-Token;
  * X-Access-Token in (3)) is refused whatever its value. Control and envd do the same with theirs.

@@ -101,7 +101,10 @@ def test_tokens_and_signatures_find_their_sandbox(world, client):
     ask = client.request
     assert ask("GET", "/health", {"X-Access-Token": "token-ib"}).json()["who"] == f"ib:{ENVD}"
     assert ask("POST", "/process.Process/List", {"X-Access-Token": "token-ia"}).json()["who"] == f"ia:{ENVD}"
-    assert ask("GET", "/health", {"X-Access-Token": "token-none"}).json()["who"] == "control"
+    for method, path in (("GET", "/health"), ("POST", "/process.Process/List"), ("GET", "/files?path=x")):
+        got = ask(method, path, {"X-Access-Token": "token-none"})
+        assert (got.status, got.json()["message"]) == (502, "The sandbox was not found")
+    assert ask("GET", "/health", {"X-Access-Token": ""}).json()["who"] == "control"
     assert ask("GET", "/sandboxes", {"X-Access-Token": "token-ia"}).json()["who"] == "control"
     from urllib.parse import urlencode
 
