@@ -3,11 +3,12 @@
 import base64
 import http.client
 import json
-import os
 import socket
 import struct
 import subprocess
 import time
+
+import processes
 
 TOKEN = "0123456789abcdef" * 4
 ACCOUNTS = {
@@ -228,12 +229,9 @@ class Guest:
         todo = [self.init_pid]
         while todo:
             host = todo.pop()
-            try:
-                status = open(f"/proc/{host}/status").read()
-                for task in [host]:
-                    todo += map(int, open(f"/proc/{host}/task/{task}/children").read().split())
-            except (FileNotFoundError, ProcessLookupError):
+            if not (status := processes.read(host, "status")):
                 continue
+            todo += processes.children(host)
             fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
             found[int(fields["NSpid"].split()[-1])] = (fields["Name"], host)
         return found

@@ -11,6 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import processes
+
 
 class Service:
     """One `abx serve` on a free port with a data dir of its own.
@@ -113,14 +115,13 @@ class Service:
     def roles(self):
         """{name: [pid]} of the running roles."""
         found = {}
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                name, rest = stat.read_text().split("(", 1)[1].rsplit(")", 1)
-            except OSError:
+        for pid in processes.every():
+            if not (stat := processes.read(pid, "stat")):
                 continue
+            name, rest = stat.split("(", 1)[1].rsplit(")", 1)
             # Guests whose engine died are the supervisor's children too.
             if int(rest.split()[1]) == self.process.pid and name.startswith("abx-") and name != "abx-guest":
-                found.setdefault(name, []).append(int(stat.parent.name))
+                found.setdefault(name, []).append(pid)
         return found
 
     def stop(self, sig=signal.SIGINT, timeout=90):

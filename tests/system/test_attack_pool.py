@@ -5,8 +5,8 @@ import os
 import signal
 import subprocess
 import time
-from pathlib import Path
 
+import processes
 import pytest
 from envd import Envd
 from service import Service
@@ -38,14 +38,7 @@ def remount(s, how):
 def guests(s):
     """Processes in cgroups of this instance's sandboxes."""
     instance = next(w for w in (s.data_dir / "format").read_text().split() if len(w) == 12)
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cgroup"):
-        try:
-            if instance in path.read_text() and (path.parent / "comm").read_text() == "abx-guest\n":
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found
+    return [pid for pid in processes.named("abx-guest") if instance in (processes.read(pid, "cgroup") or "")]
 
 
 def eventually(what, seconds=15):

@@ -5,7 +5,6 @@ sandbox that was created and not killed is never reported as gone; afterwards ea
 those are killed the audit finds nothing that no one owns.
 """
 
-import os
 import random
 import re
 import signal
@@ -15,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import e2b
 import httpx
+import processes
 import pytest
 from connectrpc.errors import ConnectError
 from service import Service
@@ -53,9 +53,7 @@ class Chaos(threading.Thread):
                 if not roles:
                     continue
                 name, pid = random.choice(roles)
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
+                if not processes.send(pid):
                     continue
                 self.killed[name] = self.killed.get(name, 0) + 1
         except Exception as e:

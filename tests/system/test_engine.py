@@ -4,7 +4,6 @@ tests/tools/fake_guest.c inside the sandboxes.
 Needs root. Every engine has an instance, a data dir and a run dir of its own; at the end nothing of it is left.
 """
 
-import contextlib
 import os
 import random
 import re
@@ -14,7 +13,9 @@ import time
 import uuid
 from pathlib import Path
 
+import processes
 import pytest
+from processes import alive, wait_gone
 
 BUILD = Path(os.environ.get("ABX_BUILD") or Path(__file__).resolve().parents[2] / "build")
 PORT = 49983
@@ -32,31 +33,13 @@ def wait_for(what, condition, seconds=BUSY_S):
     raise AssertionError(f"not in {seconds} s: {what}")
 
 
-def alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def gone(pids):
-    """A killed process may still be on its way out for a moment after its cgroup let go of it."""
-    wait_for("the processes' end", lambda: not [p for p in pids if alive(p)], 2)
-    return True
-
-
 def processes_of(exe, *words):
     """Pids of processes that run `exe` with all `words` on their command line."""
     found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            line = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if line and line[0].endswith(exe.encode()) and all(w.encode() in line for w in words):
-            found.append(int(entry.name))
+    for pid in processes.every():
+        line = (processes.read(pid, "cmdline") or "").split("\0")
+        if line[0].endswith(exe) and all(w in line for w in words):
+            found.append(pid)
     return found
 
 
@@ -252,7 +235,7 @@ def test_cold_create_and_kill(engine):
     assert tool(f"ask a {PORT} uid") == "0"
     assert tool.fields("usage a")["processes"] == "2"
     assert tool("kill a") == "existed=1"
-    assert gone([pid])
+    wait_gone([pid])
     assert tool("list") == ""
     assert tool("kill a") == "existed=0"
     assert tool.error(f"sockets a {PORT} 1").startswith("err not_found")
@@ -309,7 +292,7 @@ def test_hundred_creates_at_once(engine):
     for i in (0, 50, 99):
         assert tool(f"ask x{i} {PORT} hostname") == f"host-x{i}"
     assert tool("kills 100 x").startswith("done=100 failed=0")
-    assert gone(pids.values())
+    wait_gone(pids.values())
     expect_clean(tool)
 
 
@@ -353,7 +336,7 @@ def test_frozen_sandbox_refuses_sockets_and_can_be_killed(engine):
     tool("freeze a")
     pid = pids_of(tool)["a"]
     assert tool("kill a") == "existed=1"
-    assert gone([pid])
+    wait_gone([pid])
     expect_clean(tool)
 
 
@@ -399,7 +382,7 @@ def test_adoption_keeps_processes(engine):
     os.kill(pids["a3"], signal.SIGKILL)
     assert tool.fields("died")["id"] == "a3"
     assert tool("kills 5 a").startswith("done=5")
-    assert gone(pids.values())
+    wait_gone(pids.values())
     expect_clean(tool)
 
 
@@ -448,8 +431,7 @@ def test_kill9_of_workers_at_random_points(engine, kind):
             tool.send(f"kills 20 t{turn}x")
         time.sleep(rng.uniform(0, 0.05))
         for pid in engine.workers(kind):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            processes.send(pid)
         # Every call ends: with a result, or as failed when its worker died.
         assert tool.receive().startswith("ok ")
         if kind != "create":
@@ -546,7 +528,7 @@ def test_on_exit_decides(engine):
     tool("create a base")
     pid = pids_of(tool)["a"]
     engine.stop(signal.SIGTERM)
-    assert gone([pid])
+    wait_gone([pid])
     assert engine.records() == set()
     tool = engine.start("--on-exit", "keep")
     tool("create a base")

@@ -13,6 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import processes
 import pytest
 from service import Service
 
@@ -336,16 +337,11 @@ def test_the_service_cgroup_can_be_killed(build_dir, base_template):
         box = service.create(timeout=600)
         roles = {service.process.pid, *[pid for pids in service.roles().values() for pid in pids]}
         own = {Path(f"/proc/{pid}/cgroup").read_text() for pid in roles}
-        guests = [
-            int(p.parent.name) for p in Path("/proc").glob("[0-9]*/comm")
-            if p.read_text() in ("abx-guest\n", "abx-supervisor\n")]
-        assert guests and not any(Path(f"/proc/{pid}/cgroup").read_text() in own for pid in guests)
+        guests = processes.named("abx-guest", "abx-supervisor")
+        assert guests and not any(processes.read(pid, "cgroup") in own for pid in guests)
         # Everything that runs in the service's own groups dies at once, as on `systemctl kill`.
         for pid in [*roles, *[p for p in engine_children(service) if p not in guests]]:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            processes.send(pid)
         service.stop()
         service.start()
         health = service.request("GET", "/health", headers={"E2b-Sandbox-Id": box["sandboxID"], "E2b-Sandbox-Port": "49983"})
@@ -358,23 +354,16 @@ def test_the_service_cgroup_can_be_killed(build_dir, base_template):
 
 def engine_children(service):
     """Workers of the engine."""
-    found = []
-    for engine in service.roles().get("abx-engine", []):
-        for task in Path(f"/proc/{engine}/task").glob("*/children"):
-            found += [int(pid) for pid in task.read_text().split()]
-    return found
+    return [pid for engine in service.roles().get("abx-engine", []) for pid in processes.children(engine)]
 
 
 def first_processes(service):
     """PID 1 of each of the service's sandboxes."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/status"):
-        try:
-            ids = next(line for line in path.read_text().splitlines() if line.startswith("NSpid:")).split()[1:]
-            if len(ids) > 1 and ids[-1] == "1" and service.instance() in (path.parent / "cgroup").read_text():
-                found.append(int(ids[0]))
-        except (OSError, StopIteration):
-            continue
+    for pid in processes.every():
+        ids = next((x.split()[1:] for x in (processes.read(pid, "status") or "").splitlines() if x.startswith("NSpid:")), [])
+        if len(ids) > 1 and ids[-1] == "1" and service.instance() in (processes.read(pid, "cgroup") or ""):
+            found.append(pid)
     return found
 
 
@@ -400,8 +389,7 @@ def test_the_audit_sees_what_a_gateway_still_holds(build_dir, base_template):
             assert {int(f.rsplit(" ", 1)[1]) for f in found} <= set(gateways)
         finally:
             for pid in gateways:
-                if Path(f"/proc/{pid}").exists():
-                    os.kill(pid, signal.SIGCONT)
+                processes.send(pid, signal.SIGCONT)
         deadline = time.monotonic() + 20
         while s.audit():
             assert time.monotonic() < deadline, s.audit()

@@ -15,6 +15,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import processes
 import pytest
 
 BUILD = Path(os.environ.get("ABX_BUILD") or Path(__file__).resolve().parents[2] / "build")
@@ -113,26 +114,16 @@ def run(rootfs, work):
 def processes_of_range(base):
     """Host pids of processes that have a uid of the range that begins at `base`."""
     found = []
-    for status in Path("/proc").glob("[0-9]*/status"):
-        try:
-            uids = re.search(r"^Uid:\s+(.*)$", status.read_text(), re.M)[1].split()
-        except (OSError, TypeError):
-            continue
-        if any(base <= int(uid) < base + 65536 for uid in uids):
-            found.append(int(status.parent.name))
+    for pid in processes.every():
+        uids = re.search(r"^Uid:\s+(.*)$", processes.read(pid, "status") or "", re.M)
+        if uids and any(base <= int(uid) < base + 65536 for uid in uids[1].split()):
+            found.append(pid)
     return found
 
 
 def processes_named(text):
     """Host pids of processes with `text` in their arguments: before its exec, a child has the tool's."""
-    found = []
-    for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if text.encode() in cmdline.read_bytes():
-                found.append(int(cmdline.parent.name))
-        except OSError:
-            continue
-    return found
+    return [pid for pid in processes.every() if text in (processes.read(pid, "cmdline") or "")]
 
 
 def own_mounts(folder):

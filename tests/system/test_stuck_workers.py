@@ -2,13 +2,14 @@
 stays that no one owns. Needs root.
 """
 
-import os
 import signal
 import subprocess
 import time
 
+import processes
 import pytest
-from test_engine import Engine, alive, engine, engines, pids_of, wait_for  # noqa: F401 (fixtures)
+from processes import alive
+from test_engine import Engine, engine, engines, pids_of, wait_for  # noqa: F401 (fixtures)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(280)]
 
@@ -16,8 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(280)]
 def stop_workers(engine, *kinds):
     """Stops all workers of these kinds; {kind: [pid]}."""
     pids = {kind: engine.workers(kind) for kind in kinds}
-    for pid in sum(pids.values(), []):
-        os.kill(pid, signal.SIGSTOP)
+    assert all([processes.send(pid, signal.SIGSTOP) for pid in sum(pids.values(), [])])
     assert all(pids.values())
     return pids
 
@@ -81,14 +81,7 @@ def test_a_stopped_preparing_worker_is_replaced(engine):
 
 
 def states(pids):
-    found = []
-    for pid in pids:
-        try:
-            with open(f"/proc/{pid}/stat") as f:
-                found.append(f.read().rpartition(")")[2].split()[0])
-        except OSError:
-            pass
-    return found
+    return [fields[0] for fields in map(processes.stat, pids) if fields]
 
 
 def test_workers_held_by_the_kernel_do_not_hold_the_engine(engine):

@@ -1,0 +1,68 @@
+"""Looks at processes and signals them, of which any may end at any moment: between two looks, and within one.
+
+A file of /proc that was opened in time still fails with ESRCH, a path with ENOENT; here both mean that the process is
+gone, which is a result and no error.
+"""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+GONE = (FileNotFoundError, ProcessLookupError)
+
+
+def read(pid, name):
+    """Text of /proc/<pid>/<name>, None when the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes().decode(errors="replace")
+    except GONE:
+        return None
+
+
+def stat(pid):
+    """Fields of /proc/<pid>/stat behind the name, state first; None when it is gone."""
+    text = read(pid, "stat")
+    return text.rpartition(")")[2].split() if text else None
+
+
+def alive(pid):
+    """Is there such a process, and no zombie?"""
+    fields = stat(pid)
+    return fields is not None and fields[0] not in "ZX"
+
+
+def every():
+    """The pids of the machine."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def named(*names):
+    """Pids of the processes of these names (at most 15 bytes, as the kernel keeps them)."""
+    return [pid for pid in every() if (read(pid, "comm") or "").rstrip("\n") in names]
+
+
+def children(pid):
+    """Pids of the children of all threads of a process."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except GONE:
+        return []
+    return [int(child) for thread in threads for child in (read(pid, f"task/{thread}/children") or "").split()]
+
+
+def send(pid, signo=signal.SIGKILL):
+    """Sends a signal; False when the process is gone."""
+    try:
+        os.kill(pid, signo)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_gone(pids, seconds=20):
+    """Waits until all of them are gone or zombies."""
+    end = time.monotonic() + seconds
+    while left := [pid for pid in pids if alive(pid)]:
+        assert time.monotonic() < end, f"processes that do not end: {left}"
+        time.sleep(0.01)
