@@ -4,7 +4,8 @@
  * when a kept one dies without an answer; it asks exchange_on_send before each time, which lets the first one through
  * and a second one only when not one byte of the first went out. Whether something may have reached the server is
  * known by the same call: before it, nothing did. A stream of HTTP/2 that the server refused had no effect
- * (RFC 9113 8.7) and goes out again where libcurl says so, which is on new connections.
+ * (RFC 9113 8.7) and goes out again where libcurl says so, which is on connections that were never shared. So that
+ * few are refused, the first request on a connection goes alone (pool_hold_ms).
  *
  * One timer for each exchange stands for all its deadlines and for the pause before a retry; bytes only move a
  * number, and the timer looks again when it fires.
@@ -166,6 +167,15 @@ static void exchange_wait(struct http_exchange *x, int64_t delay_ms)
     exchange_arm(x);
 }
 
+void exchange_hold_end(struct http_exchange *x)
+{
+    if (!x->is_early)
+        return;
+    x->retry_after_ms = 0;
+    if (x->state == EXCHANGE_WAITING && !x->is_queued)
+        exchange_wait(x, 0);
+}
+
 /* 0.5, 1, 2 s, and up to a quarter more, so that many clients do not come back at once. */
 static int64_t backoff_ms(int n)
 {
@@ -238,6 +248,11 @@ void exchange_finished(struct http_exchange *x, CURLcode result)
 {
     struct abx_err err = { 0 };
 
+    if (x->is_early) {
+        pool_remove(x->pool, x);
+        exchange_wait(x, x->retry_after_ms);
+        return;
+    }
     if (x->is_discarding) {
         pool_remove(x->pool, x);
         x->answer_retries++;
@@ -291,6 +306,7 @@ static bool exchange_headed(struct http_exchange *x)
 {
     struct http_head head = { x->head.status, x->head.version, x->head.pairs, x->head.count };
 
+    pool_answered(x);
     if (answer_is_retried(x, &head)) {
         x->is_discarding = true;
         return true;
@@ -430,7 +446,6 @@ int exchange_on_send(void *user, char *ip, char *own_ip, int port, int own_port)
     (void)ip;
     (void)own_ip;
     (void)port;
-    (void)own_port;
     if (x->is_canceled)
         return CURL_PREREQFUNC_ABORT;
     if (x->is_sent) {
@@ -439,6 +454,11 @@ int exchange_on_send(void *user, char *ip, char *own_ip, int port, int own_port)
             x->is_resend = true;
             return CURL_PREREQFUNC_ABORT;
         }
+    }
+    x->retry_after_ms = x->is_https ? pool_hold_ms(x, own_port) : 0;
+    if (x->retry_after_ms > 0) {
+        x->is_early = true;
+        return CURL_PREREQFUNC_ABORT;
     }
     x->is_sent = true;
     x->is_refused = false;
@@ -490,13 +510,19 @@ void http_resume_source(struct http_exchange *x)
 
 /* ---- the start ---- */
 
+bool exchange_spends(const struct http_exchange *x)
+{
+    return x->is_https && x->is_sent && !x->has_head && !x->is_discarding;
+}
+
 static int exchange_attempt(struct http_exchange *x, struct abx_err *err)
 {
     int r;
 
+    x->is_spent = x->is_spent || exchange_spends(x);
     x->fd = -1;
     x->is_sent = x->is_resend = x->is_refused = x->has_head = x->is_discarding = false;
-    x->is_bad_head = false;
+    x->is_bad_head = x->is_early = false;
     x->recv_paused = x->send_paused = x->resume_recv = x->resume_send = false;
     x->discarded = x->field_bytes = 0;
     x->body_at = 0;
@@ -531,7 +557,7 @@ static void exchange_clear(struct http_exchange *x)
     x->source_error = 0;
     x->timer = (struct client_timer){ .fn = exchange_due, .user = x };
     x->resume_task = (struct client_task){ .fn = exchange_resume, .user = x };
-    x->has_head = x->recv_paused = x->is_tunnel = false;
+    x->has_head = x->is_sent = x->recv_paused = x->is_tunnel = false;
     x->tunnel_watch = (struct client_watch){ .fd = -EBADF };
     x->start_ns = time_mono_ns();
 }

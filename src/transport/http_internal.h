@@ -26,6 +26,7 @@
 /* A server that asks for a longer pause gets no second try: the answer is given to the caller. */
 #define HTTP_RETRY_AFTER_MAX_MS 60000
 #define HTTP_CONNECT_TIMEOUT_MS 30000
+#define HTTP_HOLD_MS 300 /* see pool_hold_ms */
 
 struct head_field {
     size_t name, value; /* offsets into mem, both NUL-terminated */
@@ -71,6 +72,7 @@ enum exchange_state {
 struct http_exchange {
     struct http_pool *pool;
     CURL *easy;
+    bool is_spent; /* the easy handle serves this exchange and none after it: see exchange_spends */
     enum exchange_state state;
     struct http_exchange *next;                    /* in pool->spare or ->doomed */
     struct http_exchange *prev_live, *next_live;   /* in pool->live */
@@ -105,6 +107,7 @@ struct http_exchange {
     bool is_sent;       /* libcurl was allowed to send */
     bool is_resend;     /* libcurl wanted to send a second time */
     bool is_refused;    /* the server said that it did nothing with the stream (REFUSED_STREAM) */
+    bool is_early;      /* not sent: the connection's limit of streams is not known yet */
     bool has_head;      /* the sink has the head */
     bool is_discarding; /* the answer will be tried again: its body is dropped */
     bool is_bad_head;
@@ -127,6 +130,9 @@ struct http_socket {
     bool is_tls;
     bool is_open; /* opened by us: closed by us */
     bool is_idle; /* kept open, its last answer complete, not of HTTP/2: nothing may come on it */
+    bool is_new;  /* TLS, and its first request has no answer: see pool_hold_ms */
+    int own_port; /* of a new one */
+    int64_t hold_until_ns;
     const struct http_exchange *opener; /* to compare with, not to follow: it may be gone */
 };
 
@@ -155,7 +161,7 @@ struct http_pool {
     struct http_exchange *queue, *queue_last;
     struct client_task queue_task;
     int counted; /* of those in libcurl's hands */
-    int running_count, spare_count, open_count;
+    int running_count, spare_count, open_count, new_count;
 };
 
 /* http_pool.c */
@@ -174,6 +180,14 @@ void pool_unpause(struct http_pool *pool, struct http_exchange *x);
 bool pool_is_connected(const struct http_exchange *x);
 /* Is the limit of connections reached? */
 bool pool_is_full(const struct http_pool *pool);
+/* libcurl may send a request on the connection with this port of ours. Milliseconds to wait before, 0 = none: the first
+ * request on a connection goes alone until its answer begins, but for HTTP_HOLD_MS at most. Only then is the server's
+ * SETTINGS frame (RFC 9113 3.4: its first) read for sure. Before, libcurl opens up to 100 streams; a server that
+ * allows fewer refuses the others, and libcurl does not tell a stream that was refused on a shared connection, and had
+ * no effect, from one that was lost. */
+int64_t pool_hold_ms(struct http_exchange *x, int own_port);
+/* The answer begins: those that were held because of it go out. */
+void pool_answered(struct http_exchange *x);
 /* After libcurl ran: finished transfers, cancels. */
 void pool_settle(struct http_pool *pool);
 
@@ -187,8 +201,13 @@ void tunnel_opened(struct http_exchange *x);
 /* http.c */
 /* libcurl is done with an attempt. */
 void exchange_finished(struct http_exchange *x, CURLcode result);
+/* Did the attempt at hand end without an answer, so that libcurl may remember a refused stream in the easy handle? It
+ * would take the next connection that is lost for a refusal, and send again what the server did. */
+bool exchange_spends(const struct http_exchange *x);
 /* Its turn in the queue has come. */
 void exchange_admit(struct http_exchange *x);
+/* It waits no longer for another one's answer. */
+void exchange_hold_end(struct http_exchange *x);
 /* Back to the pool; the end was told or is not to be told. */
 void exchange_release(struct http_exchange *x);
 

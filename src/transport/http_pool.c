@@ -139,9 +139,20 @@ static curl_socket_t pool_open(void *user, curlsocktype purpose, struct curl_soc
     s->is_open = true;
     s->is_tls = x->is_https;
     s->opener = x;
+    s->is_new = s->is_tls && !x->is_tunnel;
+    s->own_port = 0;
+    pool->new_count += s->is_new;
     x->fd = fd;
     pool->open_count++;
     return TAKE_FD(fd);
+}
+
+/* The open socket that was made for it, or NULL. */
+static struct http_socket *own_socket(const struct http_exchange *x)
+{
+    struct http_socket *s = x->fd >= 0 ? x->pool->sockets[x->fd] : NULL;
+
+    return s && s->is_open && s->opener == x ? s : NULL;
 }
 
 bool pool_is_connected(const struct http_exchange *x)
@@ -149,13 +160,60 @@ bool pool_is_connected(const struct http_exchange *x)
     struct sockaddr_storage to;
     socklen_t n = sizeof to;
 
-    return x->fd >= 0 && x->pool->sockets[x->fd]->is_open && x->pool->sockets[x->fd]->opener == x &&
-           getpeername(x->fd, (struct sockaddr *)&to, &n) == 0;
+    return own_socket(x) && getpeername(x->fd, (struct sockaddr *)&to, &n) == 0;
 }
 
 bool pool_is_full(const struct http_pool *pool)
 {
     return pool->open_count >= pool->max_connections;
+}
+
+/* ---- new connections ---- */
+
+static void socket_known(struct http_socket *s)
+{
+    struct http_pool *pool = s->pool;
+
+    if (!s->is_new)
+        return;
+    s->is_new = false;
+    pool->new_count--;
+    for (struct http_exchange *x = pool->live; x; x = x->next_live)
+        exchange_hold_end(x);
+}
+
+int64_t pool_hold_ms(struct http_exchange *x, int own_port)
+{
+    struct http_pool *pool = x->pool;
+    struct http_socket *own = own_socket(x);
+    int64_t now_ns;
+
+    if (pool->new_count == 0)
+        return 0;
+    now_ns = time_mono_ns();
+    if (own && own->is_new) {
+        own->own_port = own_port;
+        own->hold_until_ns = now_ns + HTTP_HOLD_MS * NSEC_PER_MSEC;
+        return 0;
+    }
+    for (size_t i = 0; i < pool->socket_count; i++) {
+        struct http_socket *s = pool->sockets[i];
+
+        if (!s || !s->is_new || s->own_port != own_port)
+            continue;
+        if (now_ns < s->hold_until_ns)
+            return (s->hold_until_ns - now_ns + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC;
+        socket_known(s);
+    }
+    return 0;
+}
+
+void pool_answered(struct http_exchange *x)
+{
+    struct http_socket *s = own_socket(x);
+
+    if (s)
+        socket_known(s);
 }
 
 static int pool_close(void *user, curl_socket_t fd)
@@ -168,6 +226,7 @@ static int pool_close(void *user, curl_socket_t fd)
         client_watch_clear(pool->client, &s->watch);
         if (s->is_open)
             pool->open_count--;
+        socket_known(s);
         s->is_open = s->is_idle = false;
         s->wanted = 0;
     }
@@ -426,7 +485,7 @@ struct http_exchange *pool_take(struct http_pool *pool)
 
 void pool_give(struct http_pool *pool, struct http_exchange *x)
 {
-    if (pool->spare_count >= SPARE_MAX) {
+    if (pool->spare_count >= SPARE_MAX || x->is_spent || exchange_spends(x)) {
         exchange_destroy(x);
         return;
     }

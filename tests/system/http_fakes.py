@@ -7,7 +7,9 @@ what reached it: connections, open connections, and requests by method with thei
 import asyncio
 import json
 import os
+import socket
 import ssl
+import struct
 import subprocess
 import threading
 from collections import Counter
@@ -198,10 +200,13 @@ def make_certificates(folder, *names):
 class H2Peer:
     """A counting HTTP/2 server over TLS. The path says what happens: /ok, /size/N, /refuse (REFUSED_STREAM; /refuse/1 every
     second time), /reset
-    (INTERNAL_ERROR), /die (the connection ends), /goaway (GOAWAY that leaves the stream out, then the end), /stall."""
+    (INTERNAL_ERROR), /die (the connection ends), /cut (with a TCP reset), /goaway (GOAWAY that leaves the stream out, then the end), /stall.
+    With `settings_late` it reads the first request before it sends its settings, and refuses others that come before
+    these are acknowledged, as a server whose limit of streams they are over."""
 
-    def __init__(self, loop, certificates, name="127.0.0.1"):
+    def __init__(self, loop, certificates, name="127.0.0.1", settings_late=False):
         self.loop = loop
+        self.settings_late = settings_late
         self.connections = self.open = 0
         self.requests = []  # (method, path, body size)
         self.server = loop.run(asyncio.start_server(self.serve, "127.0.0.1", 0, ssl=server_tls(certificates, name, "h2")))
@@ -235,14 +240,26 @@ class H2Connection:
         self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
         self.streams = {}  # id -> [method, path, bytes of the body]
         self.sending = {}  # id -> bytes left
+        self.is_known = not peer.settings_late
 
     async def flush(self):
         self.writer.write(self.h2.data_to_send())
         await self.writer.drain()
 
     async def run(self):
-        self.h2.initiate_connection()
-        await self.flush()
+        if self.is_known:
+            self.h2.initiate_connection()
+            await self.flush()
+        else:
+            first = await self.reader.read(1 << 16)
+            while len(first) < 80:  # preface, settings and the window's size come before the request
+                first += await self.reader.read(1 << 16)
+            await asyncio.sleep(0.05)
+            self.h2.initiate_connection()
+            for event in self.h2.receive_data(first):
+                self.on_event(event)
+            self.send_more()
+            await self.flush()
         while data := await self.reader.read(1 << 16):
             for event in self.h2.receive_data(data):
                 if not self.on_event(event):
@@ -253,7 +270,9 @@ class H2Connection:
     def on_event(self, event):
         import h2.events
 
-        if isinstance(event, h2.events.RequestReceived):
+        if isinstance(event, h2.events.SettingsAcknowledged):
+            self.is_known = True
+        elif isinstance(event, h2.events.RequestReceived):
             fields = {bytes(k): bytes(v) for k, v in event.headers}
             self.streams[event.stream_id] = [fields[b":method"].decode(), fields[b":path"].decode(), 0]
         elif isinstance(event, h2.events.DataReceived):
@@ -270,11 +289,14 @@ class H2Connection:
 
         method, path, size = self.streams[stream]
         self.peer.requests.append((method, path, size))
-        if path == "/refuse" or (path == "/refuse/1" and len(self.peer.requests) % 2):
+        is_early = not self.is_known and stream != 1
+        if path == "/refuse" or is_early or (path == "/refuse/1" and len(self.peer.requests) % 2):
             self.h2.reset_stream(stream, h2.errors.ErrorCodes.REFUSED_STREAM)
         elif path == "/reset":
             self.h2.reset_stream(stream, h2.errors.ErrorCodes.INTERNAL_ERROR)
-        elif path == "/die":
+        elif path in ("/die", "/cut"):
+            if path == "/cut":
+                self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.writer.transport.abort()
             return False
         elif path == "/goaway":

@@ -194,7 +194,7 @@ def test_more_streams_than_connections_have(build_dir, nghttpd, certificates):
 @pytest.mark.parametrize("nghttpd", [["-m", "4"]], indirect=True)
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_server_with_few_streams(build_dir, nghttpd, certificates, method):
-    """It refuses those that came before its settings were read; they had no effect and go out again."""
+    """Of each connection's streams only one goes out before the server's settings are read."""
     ca = f"ca={certificates}/ca.pem"
     r = ask(build_dir, ca, f"method={method}", "count=100", "concurrency=40", f"{nghttpd}/small")
     assert {(c["status"], c["version"]) for c in r.calls.values()} == {(200, 20)}, r.calls
@@ -228,6 +228,31 @@ def test_refused_stream_goes_out_again(build_dir, h2_peer, certificates):
     assert r[0]["status"] == 200 and p.count("POST") == 2
     r = ask(build_dir, ca, "method=POST", "body=x", f"{p.url}/ok", f"{p.url}/ok", f"{p.url}/refuse")
     assert r[2]["reason"] == REASON["disconnected"] and p.count("POST") == 5
+
+
+def test_first_requests_wait_for_the_settings(build_dir, h2_peer, certificates):
+    """A server that allows few streams would refuse the others, and a refusal on a shared connection is not told."""
+    p = h2_peer(settings_late=True)
+    args = ["method=POST", "body=x", "count=30", "concurrency=30", f"{p.url}/ok"]
+    r = ask(build_dir, f"ca={certificates}/ca.pem", *args)
+    assert {(c["status"], c["version"]) for c in r.calls.values()} == {(200, 20)}, r.calls
+    assert (p.count("POST"), p.connections) == (30, 1)
+
+
+def test_first_answer_that_does_not_come_holds_the_others_for_a_moment(build_dir, h2_peer, certificates):
+    p = h2_peer()
+    urls = [f"{p.url}/stall"] + [f"{p.url}/ok"] * 5
+    r = ask(build_dir, f"ca={certificates}/ca.pem", "concurrency=6", "timeout_ms=2000", *urls)
+    assert [c["name"] for c in r.calls.values()] == ["ok"] * 5 + ["deadline_exceeded"] and p.connections == 1, r.calls
+
+
+def test_refusal_is_not_remembered(build_dir, h2_peer, certificates):
+    """libcurl keeps that a stream on a kept connection was refused, and would call the next loss a refusal."""
+    p, other = h2_peer(), h2_peer()
+    urls = [f"{p.url}/ok", f"{p.url}/refuse", f"{other.url}/cut"]
+    r = ask(build_dir, f"ca={certificates}/ca.pem", "method=POST", "body=x", *urls)
+    assert [c["reason"] for c in list(r.calls.values())[1:]] == [REASON["disconnected"]] * 2
+    assert [path for _, path, _ in p.requests + other.requests] == ["/ok", "/refuse", "/cut"]
 
 
 def test_stream_that_is_refused_for_ever(build_dir, h2_peer, certificates):
