@@ -98,7 +98,7 @@ static int take_limits(const struct options *o, const Abx__Ipc__Create *q,
 }
 
 static int take_template(struct engine *e, const char *name, struct creation *c,
-                         struct abx_err *err)
+                         const struct template **ret, struct abx_err *err)
 {
     const struct template *t = templates_find(&e->templates, name);
     int r;
@@ -113,13 +113,30 @@ static int take_template(struct engine *e, const char *name, struct creation *c,
         return err_set(err, ABX_NOT_FOUND, "template '%.100s' not found", name);
     (void)snprintf(c->folder, sizeof c->folder, "%s", t->folder);
     (void)snprintf(c->rootfs, sizeof c->rootfs, "%s", t->rootfs);
+    *ret = t;
     return 0;
+}
+
+/* Where the request leaves the user or the folder open, the template's count. */
+static int take_identity(const Abx__Ipc__Identity *from, const struct template *t,
+                         struct creation *c, struct abx_err *err)
+{
+    Abx__Ipc__Identity id = ABX__IPC__IDENTITY__INIT;
+
+    if (from)
+        id = *from;
+    if (id.default_user[0] == '\0')
+        id.default_user = (char *)(uintptr_t)t->default_user;
+    if (id.default_workdir[0] == '\0')
+        id.default_workdir = (char *)(uintptr_t)t->default_workdir;
+    return identity_encode(&id, c->sandbox_id, &c->identity, err);
 }
 
 static int fill_creation(struct engine *e, const Abx__Ipc__Create *q, struct creation *c,
                          struct abx_err *err)
 {
     const char *hostname = q->identity ? q->identity->hostname : "";
+    const struct template *t = NULL;
     int r;
 
     if (!id_is_valid(q->sandbox_id))
@@ -132,8 +149,8 @@ static int fill_creation(struct engine *e, const Abx__Ipc__Create *q, struct cre
     (void)snprintf(c->hostname, sizeof c->hostname, "%s", hostname);
     r = take_limits(e->o, q, &c->limits, err);
     if (r == 0)
-        r = take_template(e, q->template_, c, err);
-    return r < 0 ? r : identity_encode(q->identity, c->sandbox_id, &c->identity, err);
+        r = take_template(e, q->template_, c, &t, err);
+    return r < 0 ? r : take_identity(q->identity, t, c, err);
 }
 
 static int take_create(struct client *k, const Abx__Ipc__Frame *f, struct abx_err *err)

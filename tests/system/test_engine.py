@@ -91,12 +91,12 @@ class Engine:
         self.tools = []
         self.log = folder / "engine.log"
 
-    def add_template(self, name, created="2026-01-01T00:00:00Z"):
+    def add_template(self, name, created="2026-01-01T00:00:00Z", more=""):
         rootfs = self.templates / f"{name}-{created[:4]}" / "rootfs"
         for part in ("proc", "sys", "dev", "tmp", "etc", "run", "home", "usr/bin", "root", "var/tmp"):
             (rootfs / part).mkdir(parents=True)
         (rootfs.parent / "template.json").write_text(
-            f'{{"name":"{name}","digest":"{name}{created[:4]}","created":"{created}"}}'
+            f'{{"name":"{name}","digest":"{name}{created[:4]}","created":"{created}"{more}}}'
         )
 
     def start(self, *args):
@@ -281,6 +281,18 @@ def test_warm_create_is_a_claim(engine):
     wait_for("a refilled pool", lambda: tool.fields("info")["pooled"] == "2")
     assert tool("kills 1 a").startswith("done=1")
     expect_clean(tool)
+
+
+def test_the_guest_learns_its_templates_user_and_folder(engine):
+    """Fields 5 and 6 of the identity; made cold, and claimed from a pool."""
+    engine.add_template("own", more=',"default_user":"builder","default_workdir":"/srv/app"')
+    tool = engine.start("--pool", "own=1")
+    wait_for("a full pool", lambda: tool.fields("info")["pooled"] == "1")
+    assert tool.fields("create a own")["warm"] == "1"
+    assert tool.fields("create b base")["warm"] == "0"
+    assert b"\x2a\x07builder\x32\x08/srv/app" in bytes.fromhex(tool(f"ask a {PORT} identity"))
+    assert b"\x2a" not in bytes.fromhex(tool(f"ask b {PORT} identity"))
+    assert tool("kills 2 a b").startswith("done=2")
 
 
 def test_hundred_creates_at_once(engine):
