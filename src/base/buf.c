@@ -77,6 +77,13 @@ void buf_reset(struct buf *b)
     b->len = 0;
 }
 
+void buf_pack(struct buf *b)
+{
+    if (b->off > 0 && b->len > 0)
+        memmove(b->mem, b->mem + b->off, b->len);
+    b->off = 0;
+}
+
 static enum buf_status buf_grow(struct buf *b, size_t n)
 {
     size_t need, cap;
@@ -85,9 +92,7 @@ static enum buf_status buf_grow(struct buf *b, size_t n)
     if (__builtin_add_overflow(b->len, n, &need))
         return BUF_LIMIT;
     if (b->off > 0 && (need <= b->cap / 2 || b->off >= b->len)) {
-        if (b->len > 0)
-            memmove(b->mem, b->mem + b->off, b->len);
-        b->off = 0;
+        buf_pack(b);
         if (need <= b->cap)
             return BUF_OK;
     }

@@ -90,6 +90,8 @@ enum buf_status buf_append_byte(struct buf *b, uint8_t c);
 enum buf_status buf_printf(struct buf *b, const char *fmt, ...) _printf_(2, 3);
 /* Drops the first `n` live bytes (n <= len). */
 void buf_consume(struct buf *b, size_t n);
+/* Moves the live bytes to the front of the memory, so that all of it behind them is free. */
+void buf_pack(struct buf *b);
 /* Shortens to the first `n` live bytes (n <= len). */
 void buf_truncate(struct buf *b, size_t n);
 /* Ensures a NUL behind the live bytes (not counted) and borrows them as a string until the next

@@ -41,42 +41,50 @@ bool str_parse_i64(struct slice s, int64_t min, int64_t max, int64_t *ret)
     return true;
 }
 
-size_t utf8_length(struct slice s)
+/* Bytes of a sequence that begins with `c` (0 = none does), and what its second byte may be. */
+static size_t utf8_need(uint8_t c, uint8_t *low, uint8_t *high)
 {
-    const uint8_t *p = s.p;
-    uint8_t low = 0x80, high = 0xbf;
-    size_t need;
-    uint8_t c;
-
-    if (s.n == 0)
-        return 0;
-    c = p[0];
+    *low = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80;
+    *high = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f : 0xbf;
     if (c < 0x80)
         return 1;
     if (c >= 0xc2 && c <= 0xdf)
-        need = 2;
-    else if (c >= 0xe0 && c <= 0xef)
-        need = 3;
-    else if (c >= 0xf0 && c <= 0xf4)
-        need = 4;
-    else
-        return 0;
-    if (s.n < need)
-        return 0;
-    if (c == 0xe0)
-        low = 0xa0;
-    else if (c == 0xed)
-        high = 0x9f;
-    else if (c == 0xf0)
-        low = 0x90;
-    else if (c == 0xf4)
-        high = 0x8f;
-    if (p[1] < low || p[1] > high)
-        return 0;
-    for (size_t i = 2; i < need; i++)
+        return 2;
+    if (c >= 0xe0 && c <= 0xef)
+        return 3;
+    return c >= 0xf0 && c <= 0xf4 ? 4 : 0;
+}
+
+/* Do the first `n` bytes at `p` begin a sequence whose second byte is in low..high? */
+static bool utf8_begins(const uint8_t *p, size_t n, uint8_t low, uint8_t high)
+{
+    if (n > 1 && (p[1] < low || p[1] > high))
+        return false;
+    for (size_t i = 2; i < n; i++)
         if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    return need;
+            return false;
+    return true;
+}
+
+size_t utf8_length(struct slice s)
+{
+    uint8_t low, high;
+    size_t need = s.n > 0 ? utf8_need(s.p[0], &low, &high) : 0;
+
+    return need > 0 && need <= s.n && utf8_begins(s.p, need, low, high) ? need : 0;
+}
+
+size_t utf8_cut_tail(struct slice s)
+{
+    uint8_t low, high;
+
+    for (size_t k = 1; k <= 3 && k <= s.n; k++) {
+        const uint8_t *p = s.p + s.n - k;
+
+        if ((*p & 0xc0) != 0x80)
+            return utf8_need(*p, &low, &high) > k && utf8_begins(p, k, low, high) ? k : 0;
+    }
+    return 0;
 }
 
 bool utf8_is_valid(struct slice s)

@@ -17,6 +17,8 @@ bool str_parse_i64(struct slice s, int64_t min, int64_t max, int64_t *ret);
 bool utf8_is_valid(struct slice s);
 /* Bytes of the well-formed sequence at the start of `s`, 0 if there is none. */
 size_t utf8_length(struct slice s);
+/* Bytes (0..3) at the end of `s` that begin a well-formed sequence whose rest is missing. */
+size_t utf8_cut_tail(struct slice s);
 
 /* Lower-case hex of `n` bytes into `to`, which has room for 2n + 1 bytes. */
 void hex_encode(const uint8_t *p, size_t n, char *to);

@@ -76,6 +76,7 @@ static void command_forget(struct command *c)
     if (c->owner->n_ended == 0)
         (void)malloc_trim(0); /* a quiet sandbox gives back what its busy time left in the heap */
     uv_close((uv_handle_t *)&c->timer, on_timer_closed);
+    uv_close((uv_handle_t *)&c->flush, on_timer_closed);
 }
 
 static void on_linger(uv_timer_t *timer)
@@ -195,6 +196,23 @@ int command_signal(struct command *c, int sig, struct abx_err *err)
     return 0;
 }
 
+static void on_hangup_ignored(uv_timer_t *timer)
+{
+    struct command *c = timer->data;
+
+    if (!c->is_exited)
+        (void)command_signal(c, SIGKILL, NULL);
+}
+
+void command_hang_up(struct command *c)
+{
+    if (c->is_exited)
+        return;
+    (void)command_signal(c, SIGHUP, NULL);
+    (void)command_signal(c, SIGCONT, NULL); /* a stopped one hears of it, too */
+    (void)uv_timer_start(&c->timer, on_hangup_ignored, COMMAND_HANGUP_MS, 0);
+}
+
 int command_resize(struct command *c, unsigned cols, unsigned rows, struct abx_err *err)
 {
     struct winsize size = { .ws_col = (unsigned short)cols, .ws_row = (unsigned short)rows };
@@ -311,8 +329,9 @@ static int command_begin(struct command *c, struct abx_err *err)
     int r;
 
     (void)uv_timer_init(cs->loop, &c->timer);
-    c->timer.data = c;
-    c->n_handles = 1;
+    (void)uv_timer_init(cs->loop, &c->flush);
+    c->timer.data = c->flush.data = c;
+    c->n_handles = 2;
     c->next = cs->list;
     cs->list = c;
     cs->n_commands++;
@@ -454,8 +473,10 @@ void commands_each(struct commands *cs, void (*fn)(void *user, struct command *c
     }
 }
 
-int commands_new(uv_loop_t *loop, int channel_fd, struct commands **ret, struct abx_err *err)
+int commands_new(uv_loop_t *loop, int channel_fd, bool is_successor, struct commands **ret,
+                 struct abx_err *err)
 {
+    struct supervisors supervisors = { 0 };
     _cleanup_(freep) struct commands *cs = calloc(1, sizeof(*cs));
     struct spawner_events events = { on_exit_status, on_survivor, cs };
     int r;
@@ -465,7 +486,12 @@ int commands_new(uv_loop_t *loop, int channel_fd, struct commands **ret, struct 
     cs->loop = loop;
     (void)uv_timer_init(loop, &cs->tick);
     cs->tick.data = cs;
+    if (is_successor)
+        supervisors_find(&supervisors);
     r = spawner_new(loop, channel_fd, &events, &cs->spawner, err);
+    if (r == 0)
+        spawner_await(cs->spawner, &supervisors);
+    supervisors_done(&supervisors);
     if (r < 0)
         return r;
     *ret = TAKE_PTR(cs);

@@ -15,6 +15,7 @@
 #define COMMAND_LINGER_MS 30000
 #define COMMANDS_ENDED_MAX 1024       /* ended ones that are remembered */
 #define COMMANDS_RING_MAX (16u << 20) /* unread output of all commands without a reader together */
+#define COMMAND_HELD_MS 50            /* how long the rest of a cut character is waited for */
 #define COMMAND_STALL_MS 30000        /* a reader without progress for so long is cut off */
 
 struct commands;
@@ -34,6 +35,10 @@ struct command_pipe {
     int fd; /* -EBADF when at its end */
     enum output_stream stream;
     struct command *command;
+    /* The beginning of a UTF-8 character whose rest has not come: clients decode each message alone. Goes on with
+     * the rest, after COMMAND_HELD_MS or at the end. */
+    uint8_t held[3];
+    uint8_t n_held;
     bool has_poll;
     bool is_paused;
 };
@@ -61,6 +66,7 @@ struct command {
     struct output output;
     struct command_reader *readers;
     uv_timer_t timer; /* deadline, then lingering */
+    uv_timer_t flush; /* of what the pipes hold back */
     unsigned n_handles;
     uint64_t ended_at;
 };
@@ -77,8 +83,10 @@ struct command_opts {
 /* `c` runs, or NULL and why not. Readers attached in this call miss nothing. */
 typedef void (*command_started_fn)(void *user, struct command *c, const struct abx_err *err);
 
-/* `channel_fd` leads to PID 1 and stays the caller's. */
-int commands_new(uv_loop_t *loop, int channel_fd, struct commands **ret, struct abx_err *err);
+/* `channel_fd` leads to PID 1 and stays the caller's. The successor of a daemon waits here, for at most
+ * SPAWNER_AWAIT_MS, until it knows every command that its predecessor left running. */
+int commands_new(uv_loop_t *loop, int channel_fd, bool is_successor, struct commands **ret,
+                 struct abx_err *err);
 
 int command_start(struct commands *cs, const struct command_opts *opts, command_started_fn done,
                   void *user, struct abx_err *err);
@@ -89,7 +97,11 @@ struct command *command_find(struct commands *cs, pid_t pid, const char *tag, bo
 /* Calls `fn` for each command that has not ended, oldest last. */
 void commands_each(struct commands *cs, void (*fn)(void *user, struct command *c), void *user);
 
+/* See output.h; the reader's first byte is that of r->at.mark.offset. */
 void command_attach(struct command *c, struct command_reader *r, uint64_t *ret_dropped);
+/* OUT_OF_RANGE, and not attached, when the command has not written that much. */
+int command_attach_at(struct command *c, struct command_reader *r, uint64_t offset,
+                      uint64_t *ret_dropped, struct abx_err *err);
 void command_detach(struct command *c, struct command_reader *r);
 /* Next record, borrowed until command_advance or the loop; false when there is none now. */
 bool command_peek(struct command *c, struct command_reader *r, enum output_stream *ret_stream,
@@ -100,6 +112,10 @@ void command_advance(struct command *c, struct command_reader *r);
  * with what holds its pipes killed by SIGKILL. One that was sent SIGKILL before is NOT_FOUND, whether
  * or not it was reaped meanwhile: a second kill has one answer. */
 int command_signal(struct command *c, int sig, struct abx_err *err);
+/* Its terminal went away: SIGHUP, and SIGKILL when it has not ended COMMAND_HANGUP_MS later. Takes the place of its
+ * deadline. */
+#define COMMAND_HANGUP_MS 2000
+void command_hang_up(struct command *c);
 int command_resize(struct command *c, unsigned cols, unsigned rows, struct abx_err *err);
 
 /* How it ended, as envd says it. `text` gets "exit status 1" or "signal: killed". */

@@ -77,7 +77,7 @@ static int run(uv_loop_t *loop, struct abx_err *err)
     if (r == 0)
         r = control_new(loop, GUEST_FD_CONTROL, &id, on_identity, &e, &e.control, err);
     if (r == 0)
-        r = commands_new(loop, GUEST_FD_DAEMON, &e.commands, err);
+        r = commands_new(loop, GUEST_FD_DAEMON, id.is_claimed, &e.commands, err);
     if (r == 0)
         r = envd_start(&e, GUEST_FD_ENVD, err);
     if (r < 0)

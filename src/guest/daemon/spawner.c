@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,6 +20,7 @@
 
 #define FDS_SENT_MAX 6
 #define SPAWNER_LOOK_MS 150
+#define SPAWNER_AWAIT_STEP_MS 20
 
 struct pending {
     struct pending *next;
@@ -45,6 +47,7 @@ struct spawner {
     uint32_t next_seq;
     struct pending *first, **last; /* in order of seq */
     size_t n_pending;
+    struct supervisors *awaited; /* only in spawner_await */
 };
 
 static void pending_drop_message(struct pending *p)
@@ -279,6 +282,8 @@ static void survivor(struct spawner *s, const struct init_event *ev, int *fds)
 
 static void handle(struct spawner *s, const struct init_event *ev, int *fds)
 {
+    if (s->awaited)
+        supervisors_heard(s->awaited, ev->supervisor);
     switch (ev->kind) {
     case INIT_SPAWNED:
     case INIT_FAILED:
@@ -362,6 +367,21 @@ static void watch(struct spawner *s)
         (void)uv_timer_stop(&s->timer);
     else if (!uv_is_active((uv_handle_t *)&s->timer))
         (void)uv_timer_start(&s->timer, on_timer, SPAWNER_LOOK_MS, SPAWNER_LOOK_MS);
+}
+
+void spawner_await(struct spawner *s, struct supervisors *supervisors)
+{
+    int64_t end = time_mono_ns() + SPAWNER_AWAIT_MS * NSEC_PER_MSEC;
+    struct pollfd pfd = { .fd = s->fd, .events = POLLIN };
+
+    s->awaited = supervisors;
+    while (supervisors->n > 0 && time_mono_ns() < end) {
+        if (poll(&pfd, 1, SPAWNER_AWAIT_STEP_MS) <= 0 && !supervisors_left(supervisors))
+            break;
+        while (receive(s)) {
+        }
+    }
+    s->awaited = NULL;
 }
 
 int spawner_new(uv_loop_t *loop, int fd, const struct spawner_events *events, struct spawner **ret,

@@ -9,6 +9,7 @@
 #include <uv.h>
 
 #include "base/err.h"
+#include "guest/daemon/supervisors.h"
 #include "guest/daemon/users.h"
 
 struct spawner;
@@ -55,6 +56,12 @@ struct spawner_events {
 /* `fd` (the channel) stays the caller's. Says hello to PID 1. */
 int spawner_new(uv_loop_t *loop, int fd, const struct spawner_events *events, struct spawner **ret,
                 struct abx_err *err);
+
+/* For the successor of a daemon, before its loop runs: takes in what supervisors say of running commands until
+ * each one that PID 1 has (`supervisors`, see supervisors.h) has said something or is gone, or
+ * SPAWNER_AWAIT_MS are over (one stands still). on_survivor and on_exit are called from inside. */
+#define SPAWNER_AWAIT_MS 2000
+void spawner_await(struct spawner *s, struct supervisors *supervisors);
 
 /* Starts a command; `done` follows once unless an error is returned here. */
 int spawner_start(struct spawner *s, const struct spawn_opts *opts, spawner_started_fn done,

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/str.h"
+
 #define EVENT_MAX (128u << 10) /* a 32 KiB chunk as base64 with its frame, and end events */
 
 struct stream {
@@ -42,16 +44,21 @@ static void detach(struct stream *s)
     s->command = NULL;
 }
 
+static void stream_free(struct stream *s)
+{
+    s->is_over = true;
+    uv_close((uv_handle_t *)&s->keepalive, on_timer_closed);
+    uv_close((uv_handle_t *)&s->deadline, on_timer_closed);
+}
+
 /* Gives the call back and lets go of everything. */
 static void stream_close(struct stream *s, void (*finish)(struct call *c))
 {
     if (s->is_over)
         return;
-    s->is_over = true;
     detach(s);
+    stream_free(s);
     finish(s->call);
-    uv_close((uv_handle_t *)&s->keepalive, on_timer_closed);
-    uv_close((uv_handle_t *)&s->deadline, on_timer_closed);
 }
 
 /* --- events ------------------------------------------------------------------------------------- */
@@ -280,13 +287,43 @@ static struct stream *stream_new(struct call *c, struct command *command)
     return s;
 }
 
+/* Attaches, from the offset on that the request field Abx-Output-Offset names. */
+static int attach(struct stream *s, uint64_t *ret_dropped, struct abx_err *err)
+{
+    const struct http1_field *f =
+        http1_head_find(http_exchange_head(s->call->ex), "abx-output-offset");
+    uint64_t offset;
+
+    if (!f || s->is_start) {
+        command_attach(s->command, &s->reader, ret_dropped);
+        return 0;
+    }
+    if (!str_parse_u64(f->value, UINT64_MAX, &offset))
+        return err_set(err, ABX_INVALID_ARGUMENT, "Abx-Output-Offset is no number of bytes");
+    return command_attach_at(s->command, &s->reader, offset, ret_dropped, err);
+}
+
+/* The head: where the output begins, and what is gone. */
+static int respond(struct stream *s, uint64_t dropped, struct abx_err *err)
+{
+    char offset[24], lost[24];
+    struct http1_field fields[2] = {
+        { .name = SLICE_LIT("abx-output-offset") },
+        { .name = SLICE_LIT("abx-dropped-bytes") },
+    };
+
+    (void)snprintf(offset, sizeof(offset), "%" PRIu64, s->reader.at.mark.offset);
+    (void)snprintf(lost, sizeof(lost), "%" PRIu64, dropped);
+    fields[0].value = slice_str(offset);
+    fields[1].value = slice_str(lost);
+    return call_stream_begin(s->call, fields, dropped > 0 ? 2 : 1, err);
+}
+
 void process_stream_begin(struct call *c, struct command *command)
 {
     struct stream *s = c->ex ? stream_new(c, command) : NULL;
-    struct http1_field lost = { .name = SLICE_LIT("abx-dropped-bytes") };
     struct abx_err err = { 0 };
     uint64_t dropped;
-    char number[24];
 
     if (!s) {
         (void)err_oom(&err);
@@ -294,12 +331,14 @@ void process_stream_begin(struct call *c, struct command *command)
         return;
     }
     s->is_start = c->method->request == &process__start_request__descriptor;
-    command_attach(command, &s->reader, &dropped);
-    (void)snprintf(number, sizeof(number), "%" PRIu64, dropped);
-    lost.value = slice_str(number);
+    if (attach(s, &dropped, &err) < 0) {
+        stream_free(s);
+        call_fail(c, &err);
+        return;
+    }
     if (!s->is_start && c->timeout_ms > 0)
         (void)uv_timer_start(&s->deadline, on_deadline, c->timeout_ms, 0);
-    if (call_stream_begin(c, &lost, dropped > 0, &err) < 0 || !put_start(s)) {
+    if (respond(s, dropped, &err) < 0 || !put_start(s)) {
         stream_close(s, call_stream_abort);
         return;
     }

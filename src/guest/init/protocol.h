@@ -25,6 +25,7 @@ enum init_kind {
     INIT_SPAWNED,   /* supervisor -> daemon: answer to `seq` */
     INIT_FAILED,    /* PID 1 or supervisor -> daemon: answer to `seq`, with step and error */
     INIT_RUNNING,   /* supervisor -> daemon, after each HELLO */
+    INIT_IDLE,      /* the same, when the command has ended and only what it left is there */
     INIT_EXITED,    /* supervisor -> daemon: the command ended with `status` */
     INIT_REAPED,    /* PID 1 -> daemon: an orphan or a supervisor ended by a signal */
 };

@@ -276,6 +276,14 @@ static void report(const struct start *st, uint32_t kind, pid_t pid)
     (void)close(fds[0]);
 }
 
+static void report_idle(const struct start *st)
+{
+    struct init_event ev = { .kind = INIT_IDLE };
+
+    ev.supervisor = getpid();
+    (void)packet_send(st->sock, &ev, sizeof(ev), NULL, 0, 0);
+}
+
 static void ended(struct start *st, pid_t pid, int status)
 {
     struct init_event ev = { .kind = INIT_EXITED };
@@ -308,8 +316,12 @@ static _Noreturn void watch(struct start *st, pid_t command)
         if (pid < 0 && errno == ECHILD)
             _exit(0);
         sig = sigwaitinfo(&set, NULL);
-        if (sig == SIGUSR1 && command > 0)
+        if (sig != SIGUSR1)
+            continue;
+        if (command > 0)
             report(st, INIT_RUNNING, command);
+        else
+            report_idle(st);
     }
 }
 

@@ -95,6 +95,48 @@ static void utf8_is_checked_by_definition(void **state)
     }
 }
 
+/* Each beginning of a character is one, whatever stands before it; nothing else is. */
+static void utf8_cut_tails(void **state)
+{
+    static const struct {
+        struct slice in;
+        size_t cut;
+    } rows[] = {
+        { { NULL, 0 }, 0 },
+        { SLICE_LIT("abc"), 0 },
+        { SLICE_LIT("\xc3"), 1 },
+        { SLICE_LIT("a\xc3"), 1 },
+        { SLICE_LIT("a\xc3\xa4"), 0 },
+        { SLICE_LIT("\xff\xe6"), 1 },
+        { SLICE_LIT("\xe6\xbc"), 2 },
+        { SLICE_LIT("\xe6\xbc\xa2"), 0 },
+        { SLICE_LIT("x\xf0"), 1 },
+        { SLICE_LIT("x\xf0\x9f"), 2 },
+        { SLICE_LIT("x\xf0\x9f\x8e"), 3 },
+        { SLICE_LIT("x\xf0\x9f\x8e\x89"), 0 },
+        { SLICE_LIT("\x80"), 0 },
+        { SLICE_LIT("\x80\x80\x80\x80\x80"), 0 },
+        { SLICE_LIT("\xc3\xa4\x80"), 0 },
+        { SLICE_LIT("\xc0"), 0 },
+        { SLICE_LIT("\xc1"), 0 },
+        { SLICE_LIT("\xf5"), 0 },
+        { SLICE_LIT("\xff"), 0 },
+        { SLICE_LIT("\xe0\x9f"), 0 },
+        { SLICE_LIT("\xe0\xa0"), 2 },
+        { SLICE_LIT("\xed\xa0"), 0 },
+        { SLICE_LIT("\xed\x9f"), 2 },
+        { SLICE_LIT("\xf0\x8f"), 0 },
+        { SLICE_LIT("\xf0\x8f\x80"), 0 },
+        { SLICE_LIT("\xf4\x90"), 0 },
+        { SLICE_LIT("\xf4\x8f\xbf"), 3 },
+        { SLICE_LIT("\xf0\x9f\x8e\x89\xf0"), 1 },
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+        if (utf8_cut_tail(rows[i].in) != rows[i].cut)
+            fail_msg("row %zu: %zu", i, utf8_cut_tail(rows[i].in));
+}
+
 static void utf8_rows(void **state)
 {
     static const struct {
@@ -394,6 +436,7 @@ int main(void)
         cmocka_unit_test(unsigned_numbers),
         cmocka_unit_test(signed_numbers),
         cmocka_unit_test(utf8_is_checked_by_definition),
+        cmocka_unit_test(utf8_cut_tails),
         cmocka_unit_test(utf8_rows),
         cmocka_unit_test(hex),
         cmocka_unit_test(base64_rows),

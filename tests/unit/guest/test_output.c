@@ -56,8 +56,8 @@ static void each_reader_gets_every_record_in_order(void **state)
     assert_string_equal(take(&o, &b), "o:one|e:two|p:three|");
     assert_string_equal(take(&o, &a), "p:three|");
     assert_string_equal(take(&o, &a), "");
-    assert_int_equal(o.log.len, 0);
-    assert_null(o.log.mem); /* nothing is kept for a quiet command */
+    assert_int_equal(o.log.len, 3 * 5 + 11); /* kept for who asks again */
+    assert_true(o.log.cap <= 4096);          /* a quiet command costs little */
     output_detach(&o, &a);
     output_detach(&o, &b);
     output_done(&o);
@@ -99,6 +99,98 @@ static void first_reader_after_none_gets_what_was_kept(void **state)
     output_attach(&o, &a, &dropped);
     assert_string_equal(take(&o, &a), "o:not taken|o:after|");
     output_detach(&o, &a);
+    output_done(&o);
+}
+
+static void reader_begins_anywhere_in_what_is_kept(void **state)
+{
+    static const char *const want[] = {
+        "o:one|e:two|p:three|",
+        "o:ne|e:two|p:three|",
+        "o:e|e:two|p:three|",
+        "e:two|p:three|",
+        "e:wo|p:three|",
+        "e:o|p:three|",
+        "p:three|",
+        "p:hree|",
+        "p:ree|",
+        "p:ee|",
+        "p:e|",
+        "",
+    };
+    struct output o;
+    struct output_reader a, b;
+    uint64_t dropped;
+
+    output_init(&o);
+    output_attach(&o, &a, &dropped);
+    put_text(&o, "one");
+    put(&o, OUTPUT_STDERR, "two", 3);
+    put(&o, OUTPUT_PTY, "three", 5);
+    assert_string_equal(take(&o, &a), "o:one|e:two|p:three|");
+    assert_int_equal(a.mark.offset, 11);
+    for (uint64_t i = 0; i < ARRAY_SIZE(want); i++) {
+        assert_true(output_attach_at(&o, &b, i, &dropped));
+        assert_int_equal(dropped, 0);
+        assert_int_equal(b.mark.offset, i);
+        assert_string_equal(take(&o, &b), want[i]);
+        assert_int_equal(b.mark.offset, 11);
+        output_detach(&o, &b);
+    }
+    assert_false(output_attach_at(&o, &b, 12, &dropped));
+    assert_false(output_attach_at(&o, &b, UINT64_MAX, &dropped));
+    output_detach(&o, &a);
+
+    /* One who leaves in the middle of a record leaves its rest to the next. */
+    assert_true(output_attach_at(&o, &b, 7, &dropped));
+    output_detach(&o, &b);
+    output_attach(&o, &a, &dropped);
+    assert_int_equal(dropped, 0);
+    assert_int_equal(a.mark.offset, 7);
+    assert_string_equal(take(&o, &a), "p:hree|");
+    output_detach(&o, &a);
+    output_done(&o);
+}
+
+static void what_was_read_stays_as_long_as_there_is_room(void **state)
+{
+    static uint8_t chunk[OUTPUT_CHUNK_MAX];
+    enum output_stream stream;
+    struct output_reader a, b;
+    uint64_t dropped, total = 0;
+    struct output o;
+    struct slice s;
+
+    output_init(&o);
+    output_attach(&o, &a, &dropped);
+    for (unsigned i = 0; i < 300; i++) {
+        size_t n = 1 + i * 7919 % sizeof(chunk);
+
+        memset(chunk, (int)i, n);
+        put(&o, OUTPUT_STDOUT, chunk, n);
+        total += n;
+        assert_true(output_peek(&o, &a, &stream, &s));
+        assert_int_equal(s.n, n);
+        output_advance(&o, &a);
+        assert_true(o.log.len <= OUTPUT_RING_MAX);
+        assert_true(o.log.cap <= 4 * OUTPUT_RING_MAX);
+    }
+    assert_true(output_attach_at(&o, &b, 1000, &dropped));
+    assert_int_equal(b.mark.offset, 1000 + dropped);
+    assert_true(total - b.mark.offset > OUTPUT_RING_MAX - 2 * OUTPUT_CHUNK_MAX);
+    while (output_peek(&o, &b, &stream, &s))
+        output_advance(&o, &b);
+    assert_int_equal(b.mark.offset, total);
+    assert_int_equal(a.mark.offset, total);
+    output_detach(&o, &b);
+    output_detach(&o, &a);
+    output_attach(&o, &a,
+                  &dropped); /* who does not ask gets what comes next, and hears of no loss */
+    assert_int_equal(dropped, 0);
+    assert_false(output_peek(&o, &a, &stream, &s));
+    output_close(&o);
+    output_detach(&o, &a);
+    assert_true(o.log.cap <= 2 * OUTPUT_RING_MAX);
     output_done(&o);
 }
 
@@ -219,6 +311,8 @@ int main(void)
         cmocka_unit_test(each_reader_gets_every_record_in_order),
         cmocka_unit_test(late_reader_gets_what_comes_next),
         cmocka_unit_test(first_reader_after_none_gets_what_was_kept),
+        cmocka_unit_test(reader_begins_anywhere_in_what_is_kept),
+        cmocka_unit_test(what_was_read_stays_as_long_as_there_is_room),
         cmocka_unit_test(ring_drops_the_oldest_and_counts),
         cmocka_unit_test(ring_can_be_made_smaller),
         cmocka_unit_test(reader_far_behind_makes_it_full_until_it_goes_on),
