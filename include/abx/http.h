@@ -85,7 +85,8 @@ ABX_EXPORT int abx_websocket_send(abx_call *call, const void *data, size_t size,
 ABX_EXPORT int abx_websocket_close(abx_call *call, int code, const char *reason,
                                    struct abx_error *err);
 
-/* WebSocket /terminal of a sandbox (client.md 3.10): DATA events are output, abx_websocket_send is input. */
+/* WebSocket /terminal of a sandbox (client.md 3.10): DATA events are output, abx_websocket_send is input. The END event's
+ * text says how the shell ended ("exit status 0"), its exit_code is the WebSocket's close code (1000). */
 ABX_EXPORT abx_call *abx_terminal_open(abx_client *client, const abx_sandbox *sandbox,
                                        uint16_t cols, uint16_t rows, const char *user,
                                        int64_t request_timeout_ms);

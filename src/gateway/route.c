@@ -14,8 +14,8 @@
 
 static const char *const reserved_paths[] = { "/init",     "/freeze", "/unfreeze", "/collapse",
                                               "/fsfreeze", "/fsthaw", "/upgrade" };
-static const char *const envd_paths[] = { "/health", "/metrics", "/envs", "/files",
-                                          "/files/compose" };
+static const char *const envd_paths[] = { "/health", "/metrics",       "/envs",
+                                          "/files",  "/files/compose", "/terminal" };
 static const char *const envd_services[] = { "/process.Process/", "/filesystem.Filesystem/" };
 
 /* What the gateway itself reads; what only control, envd or a server in a sandbox reads is theirs to

@@ -193,6 +193,32 @@ def test_a_terminal(box):
     assert error_of(box.pty, 80, 0).code == "INVALID_ARGUMENT"
 
 
+def test_a_terminal_over_a_websocket(box):
+    """GET /terminal through the gateway; the end tells how the shell ended."""
+    kinds = {box.abx.constants["ABX_EVENT_" + name]: name for name in ("START", "DATA", "END")}
+    call = box.client.call("abx_terminal_open", box.sandbox, 91, 19, "root", -1)
+    assert kinds[call.next().kind] == "START"
+
+    def send(text):
+        assert box.abx.c.abx_websocket_send(call.handle, text, len(text), 1, None) == 0
+
+    def until(text):
+        seen = b""
+        while text not in seen:
+            event = call.next()
+            assert kinds[event.kind] == "DATA", (event.text, seen)
+            seen += ctypes.string_at(event.data, event.size)
+
+    send(b"echo \"<$(stty size)|$(id -un)|$PWD>\"\n")
+    until(b"<19 91|root|/home/user>")  # the template's folder, whoever asks
+    assert box.abx.c.abx_terminal_resize(call.handle, 132, 50, None) == 0
+    send(b"echo \"<$(stty size)>\"; exit 5\n")
+    until(b"<50 132>")
+    while kinds[(event := call.next()).kind] == "DATA":
+        pass
+    assert (kinds[event.kind], event.exit_code, event.text) == ("END", 1000, b"exit status 5")
+
+
 def test_a_large_output(box):
     began, cpu = time.monotonic(), time.process_time()
     r = box.run("head -c 100000000 /dev/zero", wait=120)

@@ -11,6 +11,7 @@
 #include "guest/envd/call.h"
 #include "guest/envd/files.h"
 #include "guest/envd/metrics.h"
+#include "guest/envd/terminal.h"
 
 /* --- answers ----------------------------------------------------------------------------------- */
 
@@ -21,14 +22,22 @@ size_t envd_cors_fields(struct http1_field *to)
     return 2;
 }
 
-void envd_send(struct http_exchange *ex, int status, const char *content_type, struct slice body)
+static void send_with(struct http_exchange *ex, int status, const char *content_type,
+                      const struct http1_field *more, size_t n_more, struct slice body)
 {
     struct http1_field fields[ENVD_FIELDS_MAX];
     size_t n = envd_cors_fields(fields);
 
     if (content_type)
         fields[n++] = (struct http1_field){ SLICE_LIT("Content-Type"), slice_str(content_type) };
+    for (size_t i = 0; i < n_more && n < ENVD_FIELDS_MAX; i++)
+        fields[n++] = more[i];
     http_exchange_send(ex, status, fields, n, body);
+}
+
+void envd_send(struct http_exchange *ex, int status, const char *content_type, struct slice body)
+{
+    send_with(ex, status, content_type, NULL, 0, body);
 }
 
 void envd_empty(struct http_exchange *ex, int status)
@@ -36,14 +45,20 @@ void envd_empty(struct http_exchange *ex, int status)
     envd_send(ex, status, NULL, slice_of(NULL, 0));
 }
 
-void envd_error(struct http_exchange *ex, int status, const char *message)
+void envd_error_with(struct http_exchange *ex, int status, const char *message,
+                     const struct http1_field *fields, size_t n_fields)
 {
     _cleanup_(buf_done) struct buf b = BUF_INIT(16384);
 
     if (e2b_error_body(&b, status, message))
         envd_empty(ex, status);
     else
-        envd_send(ex, status, "application/json", buf_slice(&b));
+        send_with(ex, status, "application/json", fields, n_fields, buf_slice(&b));
+}
+
+void envd_error(struct http_exchange *ex, int status, const char *message)
+{
+    envd_error_with(ex, status, message, NULL, 0);
 }
 
 void envd_error_from(struct http_exchange *ex, const struct abx_err *err)
@@ -169,6 +184,10 @@ static void on_plain(struct envd *e, struct http_exchange *ex, const struct http
     bool is_get = slice_eq_str(head->method, "GET") || slice_eq_str(head->method, "HEAD");
     bool is_metrics = slice_eq_str(head->path, "/metrics");
 
+    if (slice_eq_str(head->path, "/terminal")) {
+        terminal_handle(e, ex);
+        return;
+    }
     if (slice_eq_str(head->path, "/files/compose")) {
         files_compose_handle(e, ex);
         return;

@@ -27,6 +27,8 @@ void envd_send(struct http_exchange *ex, int status, const char *content_type, s
 void envd_empty(struct http_exchange *ex, int status);
 /* {"code":<status>,"message":"..."} */
 void envd_error(struct http_exchange *ex, int status, const char *message);
+void envd_error_with(struct http_exchange *ex, int status, const char *message,
+                     const struct http1_field *fields, size_t n_fields);
 void envd_error_from(struct http_exchange *ex, const struct abx_err *err);
 /* The CORS fields, for answers made elsewhere. */
 #define ENVD_FIELDS_MAX 12
