@@ -44,6 +44,8 @@ static const char help[] =
     "  --max-sandboxes N        most sandboxes at a time (no limit)\n"
     "  --max-client-connections N  most connections of one address into one gateway process;\n"
     "                           loopback is not counted (half of all)\n"
+    "  --egress-allow CIDR      reserved addresses (private, link-local, the host's own ...) that\n"
+    "                           sandboxes may reach all the same; repeatable (none)\n"
     "  --access-log             a line in the log for each request\n"
     "  --local-user NAME        user whose clients find this service by themselves, besides root\n"
     "                           and who runs sudo; repeatable\n"
@@ -71,6 +73,7 @@ enum {
     OPT_MAX_TIMEOUT,
     OPT_MAX_SANDBOXES,
     OPT_MAX_CLIENT,
+    OPT_EGRESS_ALLOW,
     OPT_ACCESS_LOG,
     OPT_LOCAL_USER,
     OPT_PRINT_UNIT,
@@ -97,6 +100,7 @@ const struct option serve_options[] = {
     { "max-timeout", required_argument, NULL, OPT_MAX_TIMEOUT },
     { "max-sandboxes", required_argument, NULL, OPT_MAX_SANDBOXES },
     { "max-client-connections", required_argument, NULL, OPT_MAX_CLIENT },
+    { "egress-allow", required_argument, NULL, OPT_EGRESS_ALLOW },
     { "access-log", no_argument, NULL, OPT_ACCESS_LOG },
     { "local-user", required_argument, NULL, OPT_LOCAL_USER },
     { "print-unit", no_argument, NULL, OPT_PRINT_UNIT },
@@ -261,6 +265,12 @@ static int parse_option(struct serve *s, int option, const char *arg, struct abx
     case OPT_MAX_CLIENT:
         return cli_parse_number("--max-client-connections", arg, 1, 1000000,
                                 &o->max_client_connections, err);
+    case OPT_EGRESS_ALLOW:
+        if (o->n_egress_allow == SUPERVISOR_EGRESS_ALLOW_MAX)
+            return err_set(err, ABX_INVALID_ARGUMENT, "more than %d --egress-allow options",
+                           SUPERVISOR_EGRESS_ALLOW_MAX);
+        o->egress_allow[o->n_egress_allow++] = arg;
+        return 0;
     case OPT_ACCESS_LOG:
         o->has_access_log = true;
         return 0;

@@ -1,7 +1,7 @@
 /* supervisor.c - the life of a service: listeners, roles, signals. See supervisor.h.
  *
- * Folders: <run> = /run/abx/<instance>, 0711, holds admin.sock for the CLI and gateway/ (the gateways'
- * root folder with the three sockets they connect to); the engine's socket for control lies in
+ * Folders: <run> = /run/abx/<instance>, 0711, holds admin.sock for the CLI, gateway/ (the gateways'
+ * root folder with the three sockets they connect to) and egress/ (the same with two); the engine's socket for control lies in
  * <data-dir>/control, control's root folder.
  */
 #include "cli/supervisor.h"
@@ -45,25 +45,35 @@ struct supervisor {
     struct datadir dir;
     char run_dir[64];
     int public_fds[LISTEN_GATEWAYS_MAX];
-    int engine_control_fd, engine_gateway_fd, http_fd, table_fd, admin_fd;
+    int engine_control_fd, engine_gateway_fd, engine_egress_fd, http_fd, table_fd, egress_table_fd,
+        admin_fd;
     int signal_fd;
-    uid_t control_uid, gateway_uid;
+    uid_t control_uid, gateway_uid, egress_uid;
     struct listen_address listen;
     struct supervisor_tls tls;
     char origin[96]; /* http://HOST:PORT as a local client reaches it */
     struct local_dir local;
-    struct role engine, control, gateways[LISTEN_GATEWAYS_MAX];
-    struct role *roles[LISTEN_GATEWAYS_MAX + 2];
+    struct role engine, control, egress, gateways[LISTEN_GATEWAYS_MAX];
+    struct role *roles[LISTEN_GATEWAYS_MAX + 3]; /* engine, control, the others */
     size_t n_roles;
     bool is_ready, is_stopping;
     int64_t looked_ns;                /* at the roles' heartbeats */
     int64_t notify_ns, notify_due_ns; /* systemd's watchdog: period, 0 = none; the next time */
 };
 
-static int open_run_dir(struct supervisor *s, int *ret_run, int *ret_gateway, struct abx_err *err)
+/* The root folder of a role. */
+static int open_role_dir(const struct supervisor *s, int run, const char *name, int *ret_fd,
+                         struct abx_err *err)
+{
+    if (mkdirat(run, name, 0711) < 0 && errno != EEXIST)
+        return err_sys(err, errno, "folder '%s/%s'", s->run_dir, name);
+    *ret_fd = openat(run, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return *ret_fd < 0 ? err_sys(err, errno, "open '%s/%s'", s->run_dir, name) : 0;
+}
+
+static int open_run_dir(struct supervisor *s, int *ret_run, struct abx_err *err)
 {
     _cleanup_(closep) int run = -EBADF;
-    _cleanup_(closep) int gateway = -EBADF;
 
     if (mkdir(CLI_RUN_DIR, 0711) < 0 && errno != EEXIST)
         return err_sys(err, errno, "mkdir '%s'", CLI_RUN_DIR);
@@ -71,13 +81,9 @@ static int open_run_dir(struct supervisor *s, int *ret_run, int *ret_gateway, st
     if (mkdir(s->run_dir, 0711) < 0 && errno != EEXIST)
         return err_sys(err, errno, "mkdir '%s'", s->run_dir);
     run = open(s->run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (run < 0 || (mkdirat(run, "gateway", 0711) < 0 && errno != EEXIST))
+    if (run < 0)
         return err_sys(err, errno, "folder '%s'", s->run_dir);
-    gateway = openat(run, "gateway", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (gateway < 0)
-        return err_sys(err, errno, "open '%s/gateway'", s->run_dir);
     *ret_run = TAKE_FD(run);
-    *ret_gateway = TAKE_FD(gateway);
     return 0;
 }
 
@@ -85,10 +91,15 @@ static int open_sockets(struct supervisor *s, struct abx_err *err)
 {
     _cleanup_(closep) int run = -EBADF;
     _cleanup_(closep) int gateway = -EBADF;
+    _cleanup_(closep) int egress = -EBADF;
     _cleanup_(closep) int control = -EBADF;
     char path[4096];
-    int r = open_run_dir(s, &run, &gateway, err);
+    int r = open_run_dir(s, &run, err);
 
+    if (r == 0)
+        r = open_role_dir(s, run, "gateway", &gateway, err);
+    if (r == 0)
+        r = open_role_dir(s, run, "egress", &egress, err);
     if (r < 0)
         return r;
     if (!path_join(path, sizeof path, s->dir.path, "control"))
@@ -107,6 +118,8 @@ static int open_sockets(struct supervisor *s, struct abx_err *err)
         { gateway, "engine.sock", SOCK_SEQPACKET, s->gateway_uid, &s->engine_gateway_fd },
         { gateway, "control.sock", SOCK_STREAM, s->gateway_uid, &s->http_fd },
         { gateway, "table.sock", SOCK_SEQPACKET, s->gateway_uid, &s->table_fd },
+        { egress, "engine.sock", SOCK_SEQPACKET, s->egress_uid, &s->engine_egress_fd },
+        { egress, "table.sock", SOCK_SEQPACKET, s->egress_uid, &s->egress_table_fd },
         { run, "admin.sock", SOCK_SEQPACKET, 0, &s->admin_fd },
     };
     for (size_t i = 0; i < ARRAY_SIZE(sockets); i++) {
@@ -148,8 +161,10 @@ static int engine_args(struct supervisor *s, struct abx_err *err)
     role_arg(e, "--max-disk-mb", "%llu", (unsigned long long)o->max_disk_mb);
     role_arg_fd(e, "--control-fd", s->engine_control_fd);
     role_arg_fd(e, "--gateway-fd", s->engine_gateway_fd);
+    role_arg_fd(e, "--egress-fd", s->engine_egress_fd);
     role_arg(e, "--control-uid", "%u", s->control_uid);
     role_arg(e, "--gateway-uid", "%u", s->gateway_uid);
+    role_arg(e, "--egress-uid", "%u", s->egress_uid);
     return role_finish(e, err);
 }
 
@@ -162,11 +177,13 @@ static int control_args(struct supervisor *s, struct abx_err *err)
     role_arg(c, "--instance", "%s", s->dir.instance);
     role_arg_fd(c, "--http-fd", s->http_fd);
     role_arg_fd(c, "--table-fd", s->table_fd);
+    role_arg_fd(c, "--egress-fd", s->egress_table_fd);
     role_arg_fd(c, "--admin-fd", s->admin_fd);
     role_arg(c, "--engine-sock", "%s/control/engine.sock", s->dir.path);
     role_arg(c, "--uid", "%u", s->control_uid);
     role_arg(c, "--gid", "%u", s->control_uid);
     role_arg(c, "--gateway-uid", "%u", s->gateway_uid);
+    role_arg(c, "--egress-uid", "%u", s->egress_uid);
     role_arg(c, "--listen-origin", "%s", s->origin);
     if (o->domain)
         role_arg(c, "--domain", "%s", o->domain);
@@ -206,6 +223,22 @@ static int gateway_args(struct supervisor *s, struct role *g, size_t i, struct a
     return role_finish(g, err);
 }
 
+static int egress_args(struct supervisor *s, struct abx_err *err)
+{
+    const struct supervisor_opts *o = s->opts;
+    struct role *e = &s->egress;
+
+    e->ignores_hangup = true;
+    role_arg(e, "--root", "%s/egress", s->run_dir);
+    role_arg(e, "--table-sock", "/table.sock");
+    role_arg(e, "--engine-sock", "/engine.sock");
+    role_arg(e, "--uid", "%u", s->egress_uid);
+    role_arg(e, "--gid", "%u", s->egress_uid);
+    for (size_t i = 0; i < o->n_egress_allow; i++)
+        role_arg(e, "--allow", "%s", o->egress_allow[i]);
+    return role_finish(e, err);
+}
+
 static int prepare_roles(struct supervisor *s, struct abx_err *err)
 {
     int r = role_init(&s->engine, "abx-engine", err);
@@ -225,6 +258,11 @@ static int prepare_roles(struct supervisor *s, struct abx_err *err)
             r = gateway_args(s, &s->gateways[i], i, err);
         s->roles[s->n_roles++] = &s->gateways[i];
     }
+    if (r == 0)
+        r = role_init(&s->egress, "abx-egress", err);
+    if (r == 0)
+        r = egress_args(s, err);
+    s->roles[s->n_roles++] = &s->egress;
     return r;
 }
 
@@ -304,7 +342,7 @@ static void signal_role(struct role *role, int signo)
         (void)kill(role->pid, signo);
 }
 
-/* New certificates for the gateways; one that is starting reads them by itself. */
+/* New certificates for the gateways; one that is starting reads them by itself. The other roles ignore it. */
 static void reload(struct supervisor *s)
 {
     struct abx_err err = { 0 };
@@ -432,6 +470,7 @@ static void remove_run_dir(const struct supervisor *s)
     } entries[] = {
         { "sandboxes", AT_REMOVEDIR }, { "admin.sock", 0 },         { "gateway/control.sock", 0 },
         { "gateway/engine.sock", 0 },  { "gateway/table.sock", 0 }, { "gateway", AT_REMOVEDIR },
+        { "egress/engine.sock", 0 },   { "egress/table.sock", 0 },  { "egress", AT_REMOVEDIR },
     };
     _cleanup_(closep) int run = open(s->run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -523,12 +562,13 @@ static void choose_uids(struct supervisor *s)
     uint8_t id[2] = { 0, 0 };
 
     if (s->opts->role_uid) {
-        s->control_uid = s->gateway_uid = s->opts->role_uid;
+        s->control_uid = s->gateway_uid = s->egress_uid = s->opts->role_uid;
         return;
     }
     (void)hex_decode(slice_of(s->dir.instance, 4), id, sizeof id);
     s->control_uid = ROLE_UID_FIRST + ((uid_t)id[0] << 8 | id[1]) / 4 * 4;
     s->gateway_uid = s->control_uid + 1;
+    s->egress_uid = s->control_uid + 2;
 }
 
 static int set_up(struct supervisor *s, struct abx_err *err)

@@ -14,6 +14,7 @@
 #include "cli/supervisor_tls.h"
 
 #define SUPERVISOR_POOLS_MAX 32
+#define SUPERVISOR_EGRESS_ALLOW_MAX 32 /* the egress takes as many */
 
 enum exit_policy { EXIT_BY_SIGNAL, EXIT_KILL, EXIT_KEEP };
 
@@ -32,7 +33,9 @@ struct supervisor_opts {
     uint64_t max_cpu, max_memory_mb, max_disk_mb;
     uint64_t max_sandboxes;          /* 0 = no limit */
     uint64_t max_client_connections; /* of one address, for each gateway; 0 = its default */
-    bool has_access_log;             /* a line for each request */
+    const char *egress_allow[SUPERVISOR_EGRESS_ALLOW_MAX]; /* reserved CIDRs that sandboxes reach */
+    size_t n_egress_allow;
+    bool has_access_log;                            /* a line for each request */
     struct local_user local_users[LOCAL_USERS_MAX]; /* whose clients find the service */
     size_t n_local_users;
 };

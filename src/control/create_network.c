@@ -14,6 +14,7 @@
 #define HEADER_NAME_MAX 64
 #define HEADER_VALUE_MAX 2048
 #define LIST_MAX 1024
+#define LISTS_BYTES_MAX 40960 /* all go to egress in one message */
 
 static bool is_absent(const json_t *v)
 {
@@ -100,6 +101,21 @@ static int get_list(const json_t *network, const char *name, const json_t **ret,
     return 0;
 }
 
+static int check_lists_size(const json_t *allow, const json_t *deny, const json_t *dns,
+                            struct abx_err *err)
+{
+    const json_t *lists[] = { allow, deny, dns }, *item;
+    size_t size = 0, i;
+
+    for (size_t n = 0; n < ARRAY_SIZE(lists); n++)
+        json_array_foreach(lists[n], i, item) size += json_string_length(item) + 2;
+    if (size > LISTS_BYTES_MAX)
+        return err_set(err, ABX_INVALID_ARGUMENT,
+                       "network: allowOut, denyOut and dnsServers together are %zu bytes (max %d)",
+                       size, LISTS_BYTES_MAX);
+    return 0;
+}
+
 static int check_rules_out(const json_t *network, struct abx_err *err)
 {
     const json_t *allow, *deny, *dns, *item;
@@ -111,6 +127,9 @@ static int check_rules_out(const json_t *network, struct abx_err *err)
         r = get_list(network, "denyOut", &deny, err);
     if (r == 0)
         r = get_list(network, "dnsServers", &dns, err);
+    if (r < 0)
+        return r;
+    r = check_lists_size(allow, deny, dns, err);
     if (r < 0)
         return r;
     json_array_foreach(deny, i, item)

@@ -29,8 +29,10 @@
 
 struct options {
     const char *data_dir, *engine_sock, *domain, *origin, *instance;
-    uint64_t http_fd, table_fd, admin_fd, heartbeat_fd, uid, gid, gateway_uid;
-    bool has_http, has_table, has_admin_fd, has_heartbeat, has_uid, has_gid, has_gateway, is_admin;
+    uint64_t http_fd, table_fd, egress_fd, admin_fd, heartbeat_fd, uid, gid, gateway_uid,
+        egress_uid;
+    bool has_http, has_table, has_admin_fd, has_heartbeat, has_uid, has_gid, has_gateway,
+        has_egress_fd, has_egress, is_admin;
     pid_t parent; /* who started us */
     uint64_t max_timeout_s, cpu, memory, disk, max_cpu, max_memory, max_disk, max_sandboxes;
 };
@@ -52,12 +54,14 @@ enum {
     OPT_DATA_DIR,
     OPT_HTTP,
     OPT_TABLE,
+    OPT_EGRESS_FD,
     OPT_ADMIN_FD,
     OPT_HEARTBEAT,
     OPT_ENGINE,
     OPT_UID,
     OPT_GID,
     OPT_GATEWAY,
+    OPT_EGRESS,
     OPT_DOMAIN,
     OPT_ORIGIN,
     OPT_INSTANCE,
@@ -78,12 +82,14 @@ static const struct option longopts[] = {
     { "data-dir", required_argument, NULL, OPT_DATA_DIR },
     { "http-fd", required_argument, NULL, OPT_HTTP },
     { "table-fd", required_argument, NULL, OPT_TABLE },
+    { "egress-fd", required_argument, NULL, OPT_EGRESS_FD },
     { "admin-fd", required_argument, NULL, OPT_ADMIN_FD },
     { "heartbeat-fd", required_argument, NULL, OPT_HEARTBEAT },
     { "engine-sock", required_argument, NULL, OPT_ENGINE },
     { "uid", required_argument, NULL, OPT_UID },
     { "gid", required_argument, NULL, OPT_GID },
     { "gateway-uid", required_argument, NULL, OPT_GATEWAY },
+    { "egress-uid", required_argument, NULL, OPT_EGRESS },
     { "domain", required_argument, NULL, OPT_DOMAIN },
     { "listen-origin", required_argument, NULL, OPT_ORIGIN },
     { "instance", required_argument, NULL, OPT_INSTANCE },
@@ -110,6 +116,7 @@ static const char help[] =
     "  --heartbeat-fd N         eventfd on which the loop beats\n"
     "  --uid N, --gid N         become this user (from root)\n"
     "  --gateway-uid N          who may connect to --table-fd, besides root and itself\n"
+    "  --egress-fd N            the table for egress, --egress-uid N: who may connect to it\n"
     "  --domain NAME            of the sandboxes' host names (localhost:PORT)\n"
     "  --max-timeout SECONDS    longest life that can be asked for (86400)\n"
     "  --sandbox-cpu N, --sandbox-memory MB, --sandbox-disk MB   sizes by default (2, 1024, "
@@ -138,6 +145,9 @@ static int parse_option(struct options *o, int c, struct abx_err *err)
     case OPT_TABLE:
         o->has_table = true;
         return parse_number(optarg, INT32_MAX, &o->table_fd, err);
+    case OPT_EGRESS_FD:
+        o->has_egress_fd = true;
+        return parse_number(optarg, INT32_MAX, &o->egress_fd, err);
     case OPT_ADMIN_FD:
         o->has_admin_fd = true;
         return parse_number(optarg, INT32_MAX, &o->admin_fd, err);
@@ -156,6 +166,9 @@ static int parse_option(struct options *o, int c, struct abx_err *err)
     case OPT_GATEWAY:
         o->has_gateway = true;
         return parse_number(optarg, UINT32_MAX - 1, &o->gateway_uid, err);
+    case OPT_EGRESS:
+        o->has_egress = true;
+        return parse_number(optarg, UINT32_MAX - 1, &o->egress_uid, err);
     case OPT_DOMAIN:
         o->domain = optarg;
         return 0;
@@ -345,6 +358,7 @@ static int serve(struct service *s, const struct options *o, struct abx_err *err
 {
     uid_t own = geteuid();
     uid_t uids[3] = { 0, own, o->has_gateway ? (uid_t)o->gateway_uid : own };
+    uid_t egress[3] = { 0, own, o->has_egress ? (uid_t)o->egress_uid : own };
     struct http_server_opts opts = {
         .loop = &s->loop,
         .listen_fd = (int)o->http_fd,
@@ -354,7 +368,11 @@ static int serve(struct service *s, const struct options *o, struct abx_err *err
     int r = http_server_new(&opts, &s->http, err);
 
     if (r == 0)
-        r = table_listen(s->control.table, (int)o->table_fd, uids, ARRAY_SIZE(uids), err);
+        r = table_listen(s->control.table, (int)o->table_fd, uids, ARRAY_SIZE(uids),
+                         TABLE_FOR_GATEWAYS, err);
+    if (r == 0 && o->has_egress_fd)
+        r = table_listen(s->control.table, (int)o->egress_fd, egress, ARRAY_SIZE(egress),
+                         TABLE_FOR_EGRESS, err);
     if (r == 0)
         r = admin_listen(&s->control, (int)o->admin_fd, uids, 2, &s->admin, err);
     if (r == 0)

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "control/create_network.h"
 #include "control/lifecycle.h"
+#include "control/table_network.h"
 #include "e2b/tokens.h"
 #include "net/ipc.h"
 
@@ -22,6 +23,7 @@ struct gateway {
     uint64_t sent;         /* number of the last sandbox of the first copy */
     bool is_synced;
     bool has_greeted;
+    bool is_egress;
 };
 
 /* One removal; freed with its last answer. */
@@ -38,12 +40,13 @@ struct drop_one {
 };
 
 struct table {
-    struct ipc_listener *listener;
+    struct ipc_listener *listeners[TABLE_KINDS_];
     struct lifecycle *lifecycle;
     const uint8_t *seed;
     uv_loop_t *loop;
     struct gateway *gateways;
-    size_t n_gateways;
+    size_t n_gateways; /* with egress */
+    size_t n_egress;
     char instance[40];
     bool is_closing;
 };
@@ -61,9 +64,7 @@ struct entry_text {
     uint32_t https_ports[HTTPS_PORTS_MAX];
 };
 
-/* Fills `e`; its strings lie in `sb` and `t`. */
-static void fill_entry(const struct table *table, const struct sandbox *sb, struct entry_text *t,
-                       Abx__Ipc__Entry *e)
+static void fill_state(const struct sandbox *sb, Abx__Ipc__Entry *e)
 {
     static const Abx__Ipc__Entry__State states[SANDBOX_STATES_] = {
         [SANDBOX_WRITING] = ABX__IPC__ENTRY__STATE__CREATING,
@@ -74,13 +75,21 @@ static void fill_entry(const struct table *table, const struct sandbox *sb, stru
         [SANDBOX_REMOVING] = ABX__IPC__ENTRY__STATE__KILLING,
         [SANDBOX_GONE] = ABX__IPC__ENTRY__STATE__KILLING,
     };
-    const json_t *network = json_object_get(sb->config, "network");
-    const json_t *ports = json_object_get(network, "httpsPorts"), *port;
-    size_t i;
 
     abx__ipc__entry__init(e);
     e->sandbox_id = text(sb->id);
     e->state = states[sb->state];
+}
+
+/* Fills `e`; its strings lie in `sb` and `t`. */
+static void fill_entry(const struct table *table, const struct sandbox *sb, struct entry_text *t,
+                       Abx__Ipc__Entry *e)
+{
+    const json_t *network = json_object_get(sb->config, "network");
+    const json_t *ports = json_object_get(network, "httpsPorts"), *port;
+    size_t i;
+
+    fill_state(sb, e);
     e->team = text(sb->team);
     e->auto_resume =
         json_is_true(json_object_get(json_object_get(sb->config, "lifecycle"), "autoResume"));
@@ -101,12 +110,31 @@ static void fill_entry(const struct table *table, const struct sandbox *sb, stru
     }
 }
 
+/* Egress has no use for tokens. */
+static int send_rules(struct gateway *g, const struct sandbox *sb, struct abx_err *err)
+{
+    _cleanup_(network_message_done) struct network_message network;
+    Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
+    Abx__Ipc__Entry e;
+    int r = network_message_init(&network, sb->config, err);
+
+    if (r < 0)
+        return r;
+    fill_state(sb, &e);
+    e.network = &network.body;
+    frame.body_case = ABX__IPC__FRAME__BODY_ENTRY;
+    frame.entry = &e;
+    return ipc_conn_send(g->conn, &frame, NULL, 0, err);
+}
+
 static int send_entry(struct gateway *g, const struct sandbox *sb, struct abx_err *err)
 {
     Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
     struct entry_text t;
     Abx__Ipc__Entry e;
 
+    if (g->is_egress)
+        return send_rules(g, sb, err);
     fill_entry(g->table, sb, &t, &e);
     frame.body_case = ABX__IPC__FRAME__BODY_ENTRY;
     frame.entry = &e;
@@ -116,7 +144,9 @@ static int send_entry(struct gateway *g, const struct sandbox *sb, struct abx_er
 /* A gateway that cannot take what it needs gets a new connection and a fresh table. */
 static void give_up(struct gateway *g, const char *what, const struct abx_err *why)
 {
-    log_warn("gateway is disconnected", "at", what, "error", why->msg, NULL);
+    /* One that is gone by itself has its end told by on_close. */
+    if (why->sys != EPIPE && why->sys != ECONNRESET)
+        log_warn("gateway is disconnected", "at", what, "error", why->msg, NULL);
     if (g->conn)
         ipc_conn_close(g->conn);
 }
@@ -204,17 +234,14 @@ static void on_frame(void *user, struct ipc_conn *c, const Abx__Ipc__Frame *fram
 
     (void)fds;
     (void)n_fds;
-    switch (frame->body_case) {
-    case ABX__IPC__FRAME__BODY_HELLO:
+    if (frame->body_case == ABX__IPC__FRAME__BODY_HELLO) {
         greet(g, frame->seq);
-        break;
-    case ABX__IPC__FRAME__BODY_LOOKUP:
+    } else if (frame->body_case == ABX__IPC__FRAME__BODY_LOOKUP && !g->is_egress) {
         look_up(g, frame->seq, frame->lookup->sandbox_id);
-        break;
-    default:
-        (void)err_set(&err, ABX_PERMISSION_DENIED, "not a gateway's message");
+    } else {
+        (void)err_set(&err, ABX_PERMISSION_DENIED, "not a message of %s",
+                      g->is_egress ? "egress" : "a gateway");
         (void)ipc_conn_reply_error(c, frame->seq, &err, NULL);
-        break;
     }
 }
 
@@ -242,24 +269,24 @@ static void on_close(void *user, struct ipc_conn *c, const struct abx_err *why)
         at = &(*at)->next;
     *at = g->next;
     t->n_gateways--;
+    t->n_egress -= g->is_egress;
     g->conn = NULL;
     uv_close((uv_handle_t *)&g->timer, on_timer_closed);
     table_unuse(t);
 }
 
-static void on_accept(void *user, int fd, const struct ucred *peer)
+static void add_peer(struct table *t, int fd, bool is_egress)
 {
-    struct table *t = user;
     struct gateway *g = calloc(1, sizeof(*g));
     struct ipc_handlers handlers = { on_frame, on_close, g };
     struct abx_err err = { 0 };
 
-    (void)peer;
     if (!g) {
         fd_close(fd);
         return;
     }
     g->table = t;
+    g->is_egress = is_egress;
     if (ipc_conn_new(t->loop, fd, &handlers, &g->conn, &err) < 0) {
         log_err("gateway cannot be accepted", &err);
         free(g);
@@ -269,6 +296,19 @@ static void on_accept(void *user, int fd, const struct ucred *peer)
     g->next = t->gateways;
     t->gateways = g;
     t->n_gateways++;
+    t->n_egress += is_egress;
+}
+
+static void on_gateway(void *user, int fd, const struct ucred *peer)
+{
+    (void)peer;
+    add_peer(user, fd, false);
+}
+
+static void on_egress(void *user, int fd, const struct ucred *peer)
+{
+    (void)peer;
+    add_peer(user, fd, true);
 }
 
 /* --- public ------------------------------------------------------------------------------------ */
@@ -288,9 +328,12 @@ int table_new(uv_loop_t *loop, const char *instance, struct lifecycle *lifecycle
     return 0;
 }
 
-int table_listen(struct table *t, int fd, const uid_t *uids, size_t n_uids, struct abx_err *err)
+int table_listen(struct table *t, int fd, const uid_t *uids, size_t n_uids, enum table_kind kind,
+                 struct abx_err *err)
 {
-    return ipc_listener_new(t->loop, fd, uids, n_uids, on_accept, t, &t->listener, err);
+    return ipc_listener_new(t->loop, fd, uids, n_uids,
+                            kind == TABLE_FOR_EGRESS ? on_egress : on_gateway, t,
+                            &t->listeners[kind], err);
 }
 
 void table_close(struct table *t)
@@ -298,8 +341,9 @@ void table_close(struct table *t)
     if (!t)
         return;
     t->is_closing = true;
-    if (t->listener)
-        ipc_listener_free(t->listener);
+    for (size_t i = 0; i < TABLE_KINDS_; i++)
+        if (t->listeners[i])
+            ipc_listener_free(t->listeners[i]);
     for (struct gateway *g = t->gateways; g; g = g->next)
         ipc_conn_close(g->conn);
     table_unuse(t);
@@ -389,5 +433,5 @@ bool table_drop(struct table *t, const char *id)
 
 size_t table_gateways(const struct table *t)
 {
-    return t->n_gateways;
+    return t->n_gateways - t->n_egress;
 }

@@ -1,5 +1,6 @@
 /* table.h - the gateways' copy of the sandboxes: every gateway that connects gets all entries, then
- * TableSynced, then each change; it may ask for an id that it lacks.
+ * TableSynced, then each change; it may ask for an id that it lacks. Egress has one, too, with what the sandboxes
+ * may reach instead of their tokens; what is said of gateways below holds for it.
  *
  * A removal is done when every gateway has closed the sandbox's sockets and said so, has gone away,
  * or let TABLE_DROP_MS pass: then it is disconnected, so that it starts over with a fresh table.
@@ -17,8 +18,11 @@ struct table;
 /* `lifecycle` and `seed` are borrowed for good. */
 int table_new(uv_loop_t *loop, const char *instance, struct lifecycle *lifecycle,
               const uint8_t *seed, struct table **ret, struct abx_err *err);
-/* Accepts gateways from the listening SEQPACKET socket `fd` (owned) with one of the uids. */
-int table_listen(struct table *t, int fd, const uid_t *uids, size_t n_uids, struct abx_err *err);
+enum table_kind { TABLE_FOR_GATEWAYS, TABLE_FOR_EGRESS, TABLE_KINDS_ };
+
+/* Once for each kind. Accepts peers from the listening SEQPACKET socket `fd` (owned) with one of the uids. */
+int table_listen(struct table *t, int fd, const uid_t *uids, size_t n_uids, enum table_kind kind,
+                 struct abx_err *err);
 /* Disconnects all and frees itself from the loop. NULL is fine. */
 void table_close(struct table *t);
 

@@ -107,7 +107,7 @@ static int open_to_others(struct creation *c, struct abx_err *err)
     struct engine *e = c->engine;
 
     c->sb->state = SANDBOX_RUNNING;
-    return sockets_add(e->sockets, c->sandbox_id, c->sb->netns_fd, err);
+    return sockets_add(e->sockets, c->sandbox_id, c->sb->netns_fd, c->sb->steer_fds, err);
 }
 
 /* --- claim -------------------------------------------------------------------------------------- */
@@ -303,8 +303,13 @@ void creation_start(struct creation *c, struct sandbox *sb)
 /* 256 descriptors stay free: at the limit the kernel drops passed ones without a word. */
 static int check_room(const struct engine *e, struct abx_err *err)
 {
-    size_t used = 2 * table_count(e->table) + 4 * (size_t)(e->n_slots + e->slots_coming) + 64;
+    size_t n_ready = 0;
+    size_t used = 2 * table_count(e->table) + sockets_held(e->sockets) + 64 +
+                  (SLOT_FDS_MAX - 1) * (size_t)(e->n_slots + e->slots_coming);
 
+    for (size_t i = 0; i < e->n_warm; i++)
+        n_ready += e->warm[i].n_ready;
+    used += STEER_FDS * n_ready;
     if (used + FDS_RESERVE > e->fd_limit)
         return err_reason(err, ABX_REASON_BUSY,
                           "this machine has no descriptors left for a sandbox");

@@ -85,6 +85,18 @@ static void on_tick(uv_timer_t *t)
         engine_tick_later(e);
 }
 
+void engine_note_steering(struct engine *e, const char *why_not)
+{
+    if (strcmp(e->no_steering, why_not) == 0)
+        return;
+    (void)snprintf(e->no_steering, sizeof e->no_steering, "%s", why_not);
+    if (why_not[0])
+        log_warn("sandboxes have no network: what they dial cannot be steered", "why", why_not,
+                 NULL);
+    else
+        log_info("sandboxes have a network again", NULL);
+}
+
 void engine_tick_later(struct engine *e)
 {
     if (!uv_is_active((uv_handle_t *)&e->timer))
@@ -263,14 +275,16 @@ static int listening(const struct engine *e, int inherited, const char *name, in
 static int start_sockets(struct engine *e, struct abx_err *err)
 {
     struct sockets_opts s = {
-        .uids = { 0, e->o->gateway_uid },
-        .n_uids = 2,
+        .gateway_uid = e->o->gateway_uid,
+        .egress_uid = e->o->egress_uid,
         .instance = e->o->instance,
         .boot_id = e->boot_id,
     };
     int fd = -EBADF;
-    int r = listening(e, e->o->gateway_fd, "engine-gateway.sock", &s.listen_fd, err);
+    int r = listening(e, e->o->gateway_fd, "engine-gateway.sock", &s.gateway_fd, err);
 
+    if (r == 0)
+        r = listening(e, e->o->egress_fd, "engine-egress.sock", &s.egress_fd, err);
     if (r == 0)
         r = sockets_start(&s, &e->sockets, err);
     if (r == 0)
@@ -312,7 +326,8 @@ static int start(struct engine *e, char *const *argv, struct abx_err *err)
     /* Of the supervisor's descriptors ours are the listening sockets only; nothing of them may
      * reach a worker. */
     if (r == 0 && ((e->o->control_fd >= 0 && fd_set_cloexec(e->o->control_fd, true) < 0) ||
-                   (e->o->gateway_fd >= 0 && fd_set_cloexec(e->o->gateway_fd, true) < 0)))
+                   (e->o->gateway_fd >= 0 && fd_set_cloexec(e->o->gateway_fd, true) < 0) ||
+                   (e->o->egress_fd >= 0 && fd_set_cloexec(e->o->egress_fd, true) < 0)))
         r = err_sys(err, errno, "inherited listening socket");
     if (r == 0)
         r = heartbeat_start(&e->heartbeat, &e->loop, e->o->heartbeat_fd, err);

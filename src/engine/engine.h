@@ -94,6 +94,7 @@ struct engine {
     struct audit *audits; /* the first one is under way */
     bool is_stopping, stop_kills;
     size_t fd_limit;
+    char no_steering[160]; /* why sandboxes made now have no network; empty: they have */
 };
 
 /* --- engine.c --- */
@@ -107,6 +108,8 @@ void engine_pool_works(struct engine *e);
 /* A worker could not make something in it: the engine ends with a failure when a mount anew may help and no
  * one has a sandbox. */
 void engine_pool_fails(struct engine *e, const struct abx_err *why);
+/* What came of a slot's steering; a change is logged. */
+void engine_note_steering(struct engine *e, const char *why_not);
 /* While stopping: ends the loop once nothing is under way any more. */
 void engine_stop_if_idle(struct engine *e);
 

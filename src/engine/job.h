@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/packet.h"
 #include "engine/record.h"
+#include "engine/steer.h"
 
 #define JOB_MAGIC 0x61627831u
 
@@ -37,8 +38,10 @@ enum job_kind {
     JOB_TRASH,
 };
 
-/* Descriptors of a slot, in this order. */
+/* Descriptors of a slot, in this order: what it is started with, and behind it those of its steering, if this
+ * machine can steer. */
 enum { SLOT_USERNS, SLOT_NETNS, SLOT_ENVD, SLOT_CONTROL, SLOT_FDS };
+#define SLOT_FDS_MAX (SLOT_FDS + STEER_FDS)
 
 #define JOB_LAYERS_BYTES 4096
 #define JOB_STAGES_MAX 24
@@ -105,10 +108,11 @@ struct job_result {
     bool is_cut_off;     /* set by the crew: the worker was lost while it had the job */
     bool has_upper_left; /* JOB_REMOVE: the upper could not be moved to the trash */
     union {
-        int mount_path;     /* JOB_READY of a create worker */
-        int status;         /* JOB_EXIT: as from waitpid */
-        uint64_t oom_kills; /* JOB_OOM */
-        uint32_t us;        /* JOB_FREEZE, JOB_THAW */
+        int mount_path;        /* JOB_READY of a create worker */
+        char no_steering[160]; /* JOB_PREPARE: why the slot has none; empty: it has */
+        int status;            /* JOB_EXIT: as from waitpid */
+        uint64_t oom_kills;    /* JOB_OOM */
+        uint32_t us;           /* JOB_FREEZE, JOB_THAW */
         struct {
             uint64_t cpu_us, memory_bytes, cache_bytes, disk_bytes;
             uint32_t processes;

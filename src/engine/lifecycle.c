@@ -301,6 +301,7 @@ void sandbox_remove(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_
     fd_close(TAKE_FD(sb->userns_fd));
     fd_close(TAKE_FD(sb->envd_fd));
     fd_close(TAKE_FD(sb->control_fd));
+    packet_close_fds(sb->steer_fds, STEER_FDS);
     if (!end(e, sb))
         submit_remove(e, sb);
 }

@@ -107,7 +107,7 @@ static int lo_address(struct request *q, uint32_t own, struct abx_err *err)
     return request_send(q, "address of lo", err);
 }
 
-/* Every IPv4 address is local: connections end in this namespace's own socket lookup. */
+/* Every address is local: connections end in this namespace's own socket lookup. */
 static int local_default(struct request *q, uint32_t own, struct abx_err *err)
 {
     struct rtmsg *route = request_init(q, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, sizeof *route);
@@ -120,6 +120,28 @@ static int local_default(struct request *q, uint32_t own, struct abx_err *err)
     mnl_attr_put_u32(q->head, RTA_OIF, LO_INDEX);
     mnl_attr_put_u32(q->head, RTA_PREFSRC, own);
     return request_send(q, "local default route", err);
+}
+
+/* The same for IPv6, where there is no own address: the kernel takes ::1 as the source. A host without
+ * IPv6 does without. */
+static int local_default6(struct request *q, struct abx_err *err)
+{
+    struct rtmsg *route = request_init(q, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, sizeof *route);
+    struct abx_err why = { 0 };
+    int r;
+
+    route->rtm_family = AF_INET6;
+    route->rtm_table = RT_TABLE_LOCAL;
+    route->rtm_type = RTN_LOCAL;
+    route->rtm_protocol = RTPROT_BOOT;
+    route->rtm_scope = RT_SCOPE_UNIVERSE;
+    mnl_attr_put_u32(q->head, RTA_OIF, LO_INDEX);
+    r = request_send(q, "local default route of IPv6", &why);
+    if (r == 0 || access("/proc/sys/net/ipv6", F_OK) < 0)
+        return 0;
+    if (err)
+        *err = why;
+    return r;
 }
 
 static void mnl_closep(struct mnl_socket **nl)
@@ -144,7 +166,7 @@ static int configure_lo(struct abx_err *err)
         r = lo_address(&q, own, err);
     if (r == 0)
         r = local_default(&q, own, err);
-    return r;
+    return r < 0 ? r : local_default6(&q, err);
 }
 
 /* The group range covers every sandbox's host gids: a pooled namespace does not know its range yet.

@@ -1,7 +1,7 @@
 /* netns.h - network namespaces: made before the sandbox, owned by the host's user namespace.
  *
- * A fresh one has `lo` up with 127.0.0.1, ::1 and 169.254.0.21/32, a `local default` route with
- * that source address, ip_unprivileged_port_start=0 and ping_group_range set; nothing leads out.
+ * A fresh one has `lo` up with 127.0.0.1, ::1 and 169.254.0.21/32, `local default` routes of IPv4 (with
+ * that source address) and IPv6, ip_unprivileged_port_start=0 and ping_group_range set; nothing leads out.
  */
 #pragma once
 

@@ -18,9 +18,10 @@ const char options_usage[] =
     "  --disk SIZE              size of the pool's image, with K, M, G or T\n"
     "  --sandbox-cpu N, --sandbox-memory-mb N, --sandbox-disk-mb N   sizes unless asked for\n"
     "  --max-cpu N, --max-memory-mb N, --max-disk-mb N               most that is given\n"
-    "  --control-fd N, --gateway-fd N    listening sockets that are inherited (default:\n"
-    "                                    engine.sock and engine-gateway.sock in R)\n"
-    "  --control-uid U, --gateway-uid U  who may connect besides root (default: nobody)\n"
+    "  --control-fd N, --gateway-fd N, --egress-fd N     listening sockets that are inherited\n"
+    "                           (default: engine.sock, engine-gateway.sock, engine-egress.sock in "
+    "R)\n"
+    "  --control-uid U, --gateway-uid U, --egress-uid U  who may connect besides root (nobody)\n"
     "  --heartbeat-fd N         eventfd on which the loop beats (default: none)\n"
     "  --uid-leases FILE        the machine's leases (default /run/abx/uid-ranges)\n"
     "  --mount-path auto|fd|string\n"
@@ -45,9 +46,11 @@ enum {
     OPT_MAX_DISK,
     OPT_CONTROL_FD,
     OPT_GATEWAY_FD,
+    OPT_EGRESS_FD,
     OPT_HEARTBEAT_FD,
     OPT_CONTROL_UID,
     OPT_GATEWAY_UID,
+    OPT_EGRESS_UID,
     OPT_UID_LEASES,
     OPT_MOUNT_PATH,
     OPT_ON_EXIT,
@@ -78,6 +81,8 @@ static const struct option long_options[] = {
     WITH_ARG("gateway-fd", OPT_GATEWAY_FD),
     WITH_ARG("control-uid", OPT_CONTROL_UID),
     WITH_ARG("gateway-uid", OPT_GATEWAY_UID),
+    WITH_ARG("egress-fd", OPT_EGRESS_FD),
+    WITH_ARG("egress-uid", OPT_EGRESS_UID),
     WITH_ARG("uid-leases", OPT_UID_LEASES),
     WITH_ARG("mount-path", OPT_MOUNT_PATH),
     WITH_ARG("on-exit", OPT_ON_EXIT),
@@ -201,6 +206,10 @@ static bool parse_one(int opt, const char *v, struct options *o)
         return parse_int(v, &o->control_fd);
     case OPT_GATEWAY_FD:
         return parse_int(v, &o->gateway_fd);
+    case OPT_EGRESS_FD:
+        return parse_int(v, &o->egress_fd);
+    case OPT_EGRESS_UID:
+        return parse_number(v, 0, UINT32_MAX - 1, &o->egress_uid);
     case OPT_CONTROL_UID:
         return parse_number(v, 0, UINT32_MAX - 1, &o->control_uid);
     case OPT_GATEWAY_UID:
@@ -253,6 +262,7 @@ int options_parse(int argc, char *const *argv, struct options *ret, bool *ret_is
         .control_fd = -1,
         .heartbeat_fd = -1,
         .gateway_fd = -1,
+        .egress_fd = -1,
     };
     int opt, i = 0;
 

@@ -15,7 +15,7 @@
 
 #define LIST_PAGE 250u
 #define TEMPLATES_PAGE 64u
-#define WARNINGS_MAX 5
+#define WARNINGS_MAX 6
 
 /* --- answers ------------------------------------------------------------------------------------ */
 
@@ -322,6 +322,9 @@ static size_t find_warnings(const struct engine *e, char text[WARNINGS_MAX][256]
         (void)snprintf(text[n++], sizeof *text, "sandboxes have no CPU limit on this host");
     if (!is.pids)
         (void)snprintf(text[n++], sizeof *text, "sandboxes have no process limit on this host");
+    if (e->no_steering[0])
+        (void)snprintf(text[n++], sizeof *text, "sandboxes have no network: %.200s",
+                       e->no_steering);
     for (size_t i = 0; i < n; i++)
         list[i] = text[i];
     return n;

@@ -19,7 +19,7 @@
 /* --- slots -------------------------------------------------------------------------------------- */
 
 static void take_prepared(struct engine *e, struct sandbox *sb, const struct job_result *r,
-                          int *fds)
+                          int *fds, size_t n_fds)
 {
     sb->record = r->record;
     sb->state = SANDBOX_PREPARED;
@@ -27,6 +27,9 @@ static void take_prepared(struct engine *e, struct sandbox *sb, const struct job
     sb->netns_fd = TAKE_FD(fds[SLOT_NETNS]);
     sb->envd_fd = TAKE_FD(fds[SLOT_ENVD]);
     sb->control_fd = TAKE_FD(fds[SLOT_CONTROL]);
+    for (size_t i = 0; n_fds == SLOT_FDS_MAX && i < STEER_FDS; i++)
+        sb->steer_fds[i] = TAKE_FD(fds[SLOT_FDS + i]);
+    engine_note_steering(e, r->u.no_steering);
     sb->next_in_pool = e->slots;
     e->slots = sb;
     e->n_slots++;
@@ -38,8 +41,8 @@ static void on_prepared(void *user, const struct job_result *r, int *fds, size_t
     struct engine *e = sb->engine;
 
     e->slots_coming--;
-    if (r->err.code == 0 && n_fds == SLOT_FDS) {
-        take_prepared(e, sb, r, fds);
+    if (r->err.code == 0 && (n_fds == SLOT_FDS || n_fds == SLOT_FDS_MAX)) {
+        take_prepared(e, sb, r, fds, n_fds);
         engine_pool_works(e);
         if (sb->kill_wanted)
             sandbox_remove(e, sb, 0, 0);

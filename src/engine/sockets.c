@@ -27,6 +27,7 @@ struct entry {
     struct entry *next;
     char id[RECORD_ID_SIZE];
     int netns_fd;
+    int steer_fds[STEER_FDS]; /* not yet given to egress */
     bool is_frozen;
 };
 
@@ -42,6 +43,7 @@ struct client {
     struct ipc_conn *conn;
     struct sockets *sockets;
     pid_t pid;
+    bool is_egress;
 };
 
 struct sockets {
@@ -49,13 +51,14 @@ struct sockets {
     pthread_t thread;
     uv_loop_t loop;
     uv_async_t wake;
-    struct ipc_listener *listener;
+    struct ipc_listener *listeners[2];
     struct client *clients; /* changed by the thread only, under the lock */
     int domain;             /* AF_INET6, or AF_INET without IPv6 */
     pthread_mutex_t lock;   /* all below */
     bool is_stopping;
     struct died *died, **died_tail;
     struct entry *table[BUCKETS];
+    size_t n_steered; /* entries that have their steer_fds */
 };
 
 /* --- table -------------------------------------------------------------------------------------- */
@@ -63,6 +66,13 @@ struct sockets {
 static uint32_t bucket_of(const char *s)
 {
     return (uint32_t)(str_hash(s) % BUCKETS);
+}
+
+static void entry_free(struct entry *e)
+{
+    if (e)
+        packet_close_fds(e->steer_fds, STEER_FDS);
+    free(e);
 }
 
 static struct entry **entry_find(struct sockets *s, const char *id)
@@ -74,7 +84,8 @@ static struct entry **entry_find(struct sockets *s, const char *id)
     return at;
 }
 
-int sockets_add(struct sockets *s, const char *sandbox_id, int netns_fd, struct abx_err *err)
+int sockets_add(struct sockets *s, const char *sandbox_id, int netns_fd, int steer_fds[STEER_FDS],
+                struct abx_err *err)
 {
     struct entry *e = calloc(1, sizeof *e);
     struct entry **at;
@@ -83,7 +94,10 @@ int sockets_add(struct sockets *s, const char *sandbox_id, int netns_fd, struct 
         return err_oom(err);
     (void)snprintf(e->id, sizeof e->id, "%s", sandbox_id);
     e->netns_fd = netns_fd;
+    for (size_t i = 0; i < STEER_FDS; i++)
+        e->steer_fds[i] = TAKE_FD(steer_fds[i]);
     (void)pthread_mutex_lock(&s->lock);
+    s->n_steered += e->steer_fds[STEER_LINK] >= 0;
     at = &s->table[bucket_of(sandbox_id)];
     e->next = *at;
     *at = e;
@@ -109,10 +123,22 @@ void sockets_remove(struct sockets *s, const char *sandbox_id)
     (void)pthread_mutex_lock(&s->lock);
     at = entry_find(s, sandbox_id);
     e = *at;
-    if (e)
+    if (e) {
         *at = e->next;
+        s->n_steered -= e->steer_fds[STEER_LINK] >= 0;
+    }
     (void)pthread_mutex_unlock(&s->lock);
-    free(e);
+    entry_free(e);
+}
+
+size_t sockets_held(struct sockets *s)
+{
+    size_t n;
+
+    (void)pthread_mutex_lock(&s->lock);
+    n = s->n_steered * STEER_FDS;
+    (void)pthread_mutex_unlock(&s->lock);
+    return n;
 }
 
 size_t sockets_peers(struct sockets *s, pid_t *to, size_t max)
@@ -208,6 +234,45 @@ static void take_socket(struct sockets *s, struct ipc_conn *c, const Abx__Ipc__F
         ipc_conn_close(c); /* a gateway that takes nothing any more */
 }
 
+/* Those made with the sandbox, else new ones: egress or the engine has been restarted since. */
+static int take_steering(struct sockets *s, const char *id, int fds[STEER_FDS], struct abx_err *err)
+{
+    struct entry *e;
+    int r = 0;
+
+    (void)pthread_mutex_lock(&s->lock);
+    e = *entry_find(s, id);
+    if (!e) {
+        r = err_set(err, ABX_NOT_FOUND, "no sandbox '%.64s'", id);
+    } else if (e->steer_fds[STEER_LINK] >= 0) {
+        for (size_t i = 0; i < STEER_FDS; i++)
+            fds[i] = TAKE_FD(e->steer_fds[i]);
+        s->n_steered--;
+    } else {
+        r = steer_open(e->netns_fd, fds, err);
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    return r;
+}
+
+static void take_steer(struct sockets *s, struct ipc_conn *c, const Abx__Ipc__Frame *f)
+{
+    Abx__Ipc__Frame reply = ABX__IPC__FRAME__INIT;
+    Abx__Ipc__SteerReply body = ABX__IPC__STEER_REPLY__INIT;
+    int fds[STEER_FDS];
+    struct abx_err e = { 0 };
+
+    if (take_steering(s, f->steer->sandbox_id, fds, &e) < 0) {
+        (void)ipc_conn_reply_error(c, f->seq, &e, NULL);
+        return;
+    }
+    reply.seq = f->seq;
+    reply.body_case = ABX__IPC__FRAME__BODY_STEER_REPLY;
+    reply.steer_reply = &body;
+    if (ipc_conn_send(c, &reply, fds, STEER_FDS, &e) < 0)
+        ipc_conn_close(c);
+}
+
 static void take_hello(struct sockets *s, struct ipc_conn *c, const Abx__Ipc__Frame *f)
 {
     Abx__Ipc__Frame reply = ABX__IPC__FRAME__INIT;
@@ -230,12 +295,16 @@ static void on_frame(void *user, struct ipc_conn *c, const Abx__Ipc__Frame *f, i
 
     (void)fds;
     (void)n_fds;
-    if (f->body_case == ABX__IPC__FRAME__BODY_SOCKET) {
+    if (f->body_case == ABX__IPC__FRAME__BODY_SOCKET && !k->is_egress) {
         take_socket(k->sockets, c, f);
+    } else if (f->body_case == ABX__IPC__FRAME__BODY_STEER && k->is_egress) {
+        take_steer(k->sockets, c, f);
     } else if (f->body_case == ABX__IPC__FRAME__BODY_HELLO) {
         take_hello(k->sockets, c, f);
     } else {
-        (void)err_set(&e, ABX_PERMISSION_DENIED, "a gateway may ask for sockets only");
+        (void)err_set(&e, ABX_PERMISSION_DENIED, "%s",
+                      k->is_egress ? "egress may ask for steering only"
+                                   : "a gateway may ask for sockets only");
         (void)ipc_conn_reply_error(c, f->seq, &e, NULL);
     }
 }
@@ -248,7 +317,7 @@ static void on_close(void *user, struct ipc_conn *c, const struct abx_err *why)
 
     (void)c;
     if (why->code)
-        log_err("gateway connection ended", why);
+        log_err(k->is_egress ? "egress connection ended" : "gateway connection ended", why);
     (void)pthread_mutex_lock(&k->sockets->lock);
     *k->at = k->next;
     if (k->next)
@@ -257,9 +326,8 @@ static void on_close(void *user, struct ipc_conn *c, const struct abx_err *why)
     free(k);
 }
 
-static void on_accept(void *user, int fd, const struct ucred *peer)
+static void add_client(struct sockets *s, int fd, const struct ucred *peer, bool is_egress)
 {
-    struct sockets *s = user;
     struct client *k = calloc(1, sizeof *k);
     const struct ipc_handlers h = { on_frame, on_close, k };
     struct abx_err e;
@@ -270,6 +338,7 @@ static void on_accept(void *user, int fd, const struct ucred *peer)
     }
     k->sockets = s;
     k->pid = peer->pid;
+    k->is_egress = is_egress;
     if (ipc_conn_new(&s->loop, fd, &h, &k->conn, &e) < 0) {
         log_err("gateway connection", &e);
         free(k);
@@ -282,6 +351,16 @@ static void on_accept(void *user, int fd, const struct ucred *peer)
         k->next->at = &k->next;
     s->clients = k;
     (void)pthread_mutex_unlock(&s->lock);
+}
+
+static void on_gateway(void *user, int fd, const struct ucred *peer)
+{
+    add_client(user, fd, peer, false);
+}
+
+static void on_egress(void *user, int fd, const struct ucred *peer)
+{
+    add_client(user, fd, peer, true);
 }
 
 static void send_died(struct sockets *s, struct died *d)
@@ -320,7 +399,8 @@ static void on_wake(uv_async_t *h)
     }
     if (!is_stopping)
         return;
-    ipc_listener_free(s->listener);
+    for (size_t i = 0; i < ARRAY_SIZE(s->listeners); i++)
+        ipc_listener_free(s->listeners[i]);
     for (struct client *k = s->clients; k; k = k->next)
         ipc_conn_close(k->conn);
     uv_close((uv_handle_t *)&s->wake, NULL);
@@ -350,12 +430,14 @@ static int start_thread(struct sockets *s, struct abx_err *err)
 
 int sockets_start(const struct sockets_opts *opts, struct sockets **ret, struct abx_err *err)
 {
+    const uid_t gateways[] = { 0, opts->gateway_uid }, egress[] = { 0, opts->egress_uid };
     struct sockets *s = calloc(1, sizeof *s);
     int r;
 
     if (!s || uv_loop_init(&s->loop) < 0) {
         free(s);
-        fd_close(opts->listen_fd);
+        fd_close(opts->gateway_fd);
+        fd_close(opts->egress_fd);
         return err_oom(err);
     }
     s->opts = *opts;
@@ -364,11 +446,14 @@ int sockets_start(const struct sockets_opts *opts, struct sockets **ret, struct 
     (void)pthread_mutex_init(&s->lock, NULL);
     s->wake.data = s;
     r = uv_async_init(&s->loop, &s->wake, on_wake);
-    if (r == 0)
-        r = ipc_listener_new(&s->loop, opts->listen_fd, s->opts.uids, s->opts.n_uids, on_accept, s,
-                             &s->listener, err);
-    else
+    if (r < 0)
         r = err_sys(err, -r, "wake-up");
+    else
+        r = ipc_listener_new(&s->loop, opts->gateway_fd, gateways, 2, on_gateway, s,
+                             &s->listeners[0], err);
+    if (r == 0)
+        r = ipc_listener_new(&s->loop, opts->egress_fd, egress, 2, on_egress, s, &s->listeners[1],
+                             err);
     if (r == 0)
         r = start_thread(s, err);
     if (r < 0)
@@ -390,7 +475,7 @@ void sockets_stop(struct sockets *s)
             struct entry *e = s->table[i];
 
             s->table[i] = e->next;
-            free(e);
+            entry_free(e);
         }
     (void)pthread_mutex_destroy(&s->lock);
     free(s);

@@ -68,6 +68,8 @@ int table_add(struct table *t, const char *name, struct sandbox **ret, struct ab
         return err_oom(err);
     (void)snprintf(sb->record.name, sizeof sb->record.name, "%s", name);
     sb->pidfd = sb->netns_fd = sb->userns_fd = sb->envd_fd = sb->control_fd = -EBADF;
+    for (size_t n = 0; n < STEER_FDS; n++)
+        sb->steer_fds[n] = -EBADF;
     sb->next_by_name = t->by_name[i];
     t->by_name[i] = sb;
     t->count++;

@@ -8,6 +8,7 @@
 #include <uv.h>
 
 #include "engine/record.h"
+#include "engine/steer.h"
 
 enum sandbox_state {
     SANDBOX_PREPARED, /* slot: upper, cgroup, network namespace, no process */
@@ -49,7 +50,8 @@ struct sandbox {
     int userns_fd; /* of a slot, until spawned */
     int envd_fd;
     int control_fd;
-    int64_t retry_ns; /* of a stuck one; of an ending one: no more waiting then */
+    int steer_fds[STEER_FDS]; /* until others may use it; -EBADF where this machine cannot steer */
+    int64_t retry_ns;         /* of a stuck one; of an ending one: no more waiting then */
     uv_poll_t *exit_poll;
     void *engine;
 };

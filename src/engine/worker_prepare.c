@@ -2,7 +2,7 @@
  * uid leases, which only the prepare worker holds.
  *
  * A slot has a lease, a record, an upper, cgroups and a network namespace with the guest's two
- * listening sockets. Any template can be started in it.
+ * listening sockets and the steering of what it dials. Any template can be started in it.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -157,17 +157,21 @@ static int make_slot(struct worker *w, struct record *record, int fds[SLOT_FDS],
 int job_prepare_run(struct worker *w, const struct job *j, struct job_result *ret, int *ret_fds,
                     size_t *ret_n)
 {
-    int fds[SLOT_FDS] = { -EBADF, -EBADF, -EBADF, -EBADF };
+    int fds[SLOT_FDS_MAX];
     struct record *record = &ret->record;
     struct lease *lease;
     bool has_upper_left;
     int r = worker_revive(w, &ret->err);
+    struct abx_err why = { 0 };
+    bool is_steered;
 
     if (r < 0)
         return r;
     lease = lease_take(w, &ret->err);
     if (!lease)
         return ret->err.code;
+    for (size_t i = 0; i < SLOT_FDS_MAX; i++)
+        fds[i] = -EBADF;
     record->phase = RECORD_PREPARED;
     memcpy(record->boot_id, w->boot_id, sizeof record->boot_id);
     record->uid_base = lease->base;
@@ -178,8 +182,12 @@ int job_prepare_run(struct worker *w, const struct job *j, struct job_result *re
             r = err_sys(&ret->err, errno, "user namespace");
     }
     if (r == 0) {
-        memcpy(ret_fds, fds, sizeof fds);
-        *ret_n = SLOT_FDS;
+        /* Without it the sandbox has no way out, which is said; the rest of it works. */
+        is_steered = steer_open(fds[SLOT_NETNS], fds + SLOT_FDS, &why) == 0;
+        if (!is_steered)
+            (void)snprintf(ret->u.no_steering, sizeof ret->u.no_steering, "%.150s", why.msg);
+        *ret_n = is_steered ? SLOT_FDS_MAX : SLOT_FDS;
+        memcpy(ret_fds, fds, *ret_n * sizeof fds[0]);
         return 0;
     }
     packet_close_fds(fds, SLOT_FDS);

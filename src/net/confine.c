@@ -216,6 +216,23 @@ static int allow_files(scmp_filter_ctx f)
     return r;
 }
 
+/* Sockets of the internet, what passes bytes on between them, and a file that is read again. */
+static int allow_egress(scmp_filter_ctx f)
+{
+    static const int families[] = { AF_INET, AF_INET6 }, types[] = { SOCK_STREAM, SOCK_DGRAM };
+    int r = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(splice), 0);
+
+    for (size_t i = 0; i < ARRAY_SIZE(families); i++)
+        for (size_t j = 0; r == 0 && j < ARRAY_SIZE(types); j++)
+            r = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
+                                 SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[i]),
+                                 SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf, (scmp_datum_t)types[j]));
+    if (r == 0)
+        r = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(openat), 1,
+                             SCMP_A2(SCMP_CMP_MASKED_EQ, O_ACCMODE | O_CREAT | O_TRUNC, O_RDONLY));
+    return r;
+}
+
 static int fill_strict(scmp_filter_ctx f, enum confine_filter filter)
 {
     int r = allow_all(f, network_calls, ARRAY_SIZE(network_calls));
@@ -224,6 +241,8 @@ static int fill_strict(scmp_filter_ctx f, enum confine_filter filter)
         r = allow_some(f);
     if (r == 0 && filter == CONFINE_FILES)
         r = allow_files(f);
+    if (r == 0 && filter == CONFINE_EGRESS)
+        r = allow_egress(f);
     return r;
 }
 

@@ -25,6 +25,8 @@ enum confine_filter {
     CONFINE_NETWORK = 0, /* a loop with sockets that it was given, and unix sockets of its own */
     CONFINE_FILES = 1,   /* also files, locks and threads (a role with a database); holds for the
                             threads that run already as well */
+    CONFINE_EGRESS =
+        2, /* CONFINE_NETWORK and TCP and UDP sockets of its own, splice, files to read */
 };
 
 /* Loads the seccomp filter: other calls fail with EPERM. Sanitizer builds get the relaxed form,

@@ -315,8 +315,8 @@ def test_many_short_lives_end_without_a_trace(engine):
     assert tool("list") == ""
     expect_clean(tool)
     wait_for("a full pool", lambda: tool.fields("info")["pooled"] == "4")
-    # Slots have four each, and were not all there at first; 300 lives would have left 300 or more.
-    assert len(list(Path(f"/proc/{engine.process.pid}/fd").iterdir())) < before + 16 * 4 + 4 * 2 + 40
+    # Slots have eight each, ready sandboxes six, and were not all there at first; 300 lives would have left 300 or more.
+    assert len(list(Path(f"/proc/{engine.process.pid}/fd").iterdir())) < before + 16 * 8 + 4 * 6 + 40
     assert len(engine.groups()) <= 4 + 16
 
 

@@ -117,7 +117,7 @@ def test_a_role_that_fails_ends_the_start(build_dir, tmp_path):
     """The reason is on standard error, and nothing stays."""
     libexec = tmp_path / "libexec"
     libexec.mkdir()
-    for name in ("abx-engine", "abx-control", "abx-gateway", "abx-guest"):
+    for name in ("abx-engine", "abx-control", "abx-gateway", "abx-egress", "abx-guest"):
         (libexec / name).write_text("#!/bin/sh\nexec sleep 600\n" if name != "abx-engine" else "#!/bin/sh\necho broken >&2\nexit 3\n")
         (libexec / name).chmod(0o755)
     run = abx(
@@ -138,7 +138,7 @@ def test_the_last_line_of_a_failed_start_is_the_reason(build_dir, tmp_path):
     assert re.fullmatch(r"abx: abx-engine does not start: pool '.*': the disk image would have \d+ MiB, 256 are needed: make room .*", last), last
     assert len([x for x in lines if " error " in x]) == 1 and not [x for x in lines if " warn " in x or "stopping" in x], lines
     at = next(i for i, x in enumerate(lines) if " error " in x)
-    assert [x for x in lines[at + 1 :] if "serving" not in x and "is up" not in x and "connected" not in x] == [], lines
+    assert [x for x in lines[at + 1 :] if "serving" not in x and "is up" not in x and "connected" not in x and "way out" not in x] == [], lines
 
 
 def test_a_soft_limit_of_descriptors_is_raised(build_dir, base_template):
@@ -423,9 +423,9 @@ def status_of(pid, field):
 def test_roles_have_only_what_they_need(service):
     """Own uids, no capability, no way to new privileges, a filter, and nothing to read them by."""
     roles = service.roles()
-    assert set(roles) == {"abx-engine", "abx-control", "abx-gateway"} and len(roles["abx-gateway"]) == 2
+    assert set(roles) == {"abx-engine", "abx-control", "abx-gateway", "abx-egress"} and len(roles["abx-gateway"]) == 2
     uids = set()
-    for name in ("abx-control", "abx-gateway"):
+    for name in ("abx-control", "abx-gateway", "abx-egress"):
         for pid in roles[name]:
             uid = {int(u) for u in status_of(pid, "Uid:")}
             assert len(uid) == 1 and 0 not in uid
@@ -434,14 +434,14 @@ def test_roles_have_only_what_they_need(service):
             assert status_of(pid, "NoNewPrivs:") == ["1"]
             assert status_of(pid, "Seccomp:") == ["2"]
             assert os.stat(f"/proc/{pid}/mem").st_uid == 0, "dumpable"
-    assert len(uids) == 2
+    assert len(uids) == 3
     assert not [line for line in Path("/etc/passwd").read_text().splitlines() if int(line.split(":")[2]) in uids]
 
 
 def test_run_as(build_dir, base_template):
     with Service(build_dir, "--run-as", "nobody", "--gateways", "1") as service:
         roles = service.roles()
-        for name in ("abx-control", "abx-gateway"):
+        for name in ("abx-control", "abx-gateway", "abx-egress"):
             assert {int(u) for pid in roles[name] for u in status_of(pid, "Uid:")} == {65534}
         assert service.kill(service.create()["sandboxID"]) == 204
 

@@ -1,0 +1,45 @@
+/* table_network.c - see table_network.h. */
+#include "control/table_network.h"
+
+#include "base/macro.h"
+
+static int fill_list(const json_t *list, char ***ret, size_t *ret_n, struct abx_err *err)
+{
+    size_t n = json_array_size(list);
+
+    *ret_n = 0;
+    if (n == 0)
+        return 0;
+    *ret = calloc(n, sizeof(char *));
+    if (!*ret)
+        return err_oom(err);
+    for (size_t i = 0; i < n; i++)
+        (*ret)[i] = (char *)(uintptr_t)json_string_value(json_array_get(list, i));
+    *ret_n = n;
+    return 0;
+}
+
+int network_message_init(struct network_message *m, const json_t *config, struct abx_err *err)
+{
+    const json_t *network = json_object_get(config, "network");
+    int r;
+
+    *m = (struct network_message){ .body = ABX__IPC__NETWORK__INIT };
+    m->body.no_internet = json_is_false(json_object_get(config, "allowInternetAccess"));
+    r = fill_list(json_object_get(network, "allowOut"), &m->lists[0], &m->body.n_allow_out, err);
+    if (r == 0)
+        r = fill_list(json_object_get(network, "denyOut"), &m->lists[1], &m->body.n_deny_out, err);
+    if (r == 0)
+        r = fill_list(json_object_get(network, "dnsServers"), &m->lists[2], &m->body.n_dns_servers,
+                      err);
+    m->body.allow_out = m->lists[0];
+    m->body.deny_out = m->lists[1];
+    m->body.dns_servers = m->lists[2];
+    return r;
+}
+
+void network_message_done(struct network_message *m)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(m->lists); i++)
+        free(m->lists[i]);
+}

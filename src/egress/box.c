@@ -1,0 +1,220 @@
+/* box.c - one sandbox. See internal.h. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "egress/internal.h"
+
+#define ACCEPTS_PER_TURN 64u
+#define TELL_BURST 20u
+#define TELL_PER_SECOND 2u
+#define COUNT_SIZE 4096u
+
+/* Outlives its box until the loop has let go of the handle. */
+struct listening {
+    uv_poll_t poll;
+    struct box *box; /* NULL once it is closed */
+    int fd;
+    bool is_resting; /* no descriptors: until the next tick */
+};
+
+/* --- denials ------------------------------------------------------------------------------------ */
+
+static bool may_tell(struct box *b)
+{
+    uint64_t now = uv_now(b->egress->opts.loop);
+    uint64_t more = (now - b->tell_at) * TELL_PER_SECOND / 1000;
+
+    if (more > 0) {
+        b->tell_left = (unsigned)MIN(b->tell_left + more, (uint64_t)TELL_BURST);
+        b->tell_at = now;
+    }
+    if (b->tell_left == 0) {
+        b->n_untold++;
+        return false;
+    }
+    b->tell_left--;
+    return true;
+}
+
+void box_denied(struct box *b, const char *to, const char *name, const char *rule, const char *why)
+{
+    char untold[24];
+
+    if (!may_tell(b))
+        return;
+    (void)snprintf(untold, sizeof untold, "%" PRIu64, b->n_untold);
+    log_info("egress denied", "id", b->id, "to", to, "rule", rule, "why", why,
+             name          ? "name"
+             : b->n_untold ? "untold"
+                           : NULL,
+             name ? name : untold, NULL);
+    if (!name)
+        b->n_untold = 0;
+}
+
+static void tell_datagrams(struct box *b)
+{
+    uint64_t n = b->refused ? *b->refused : 0;
+    char count[24];
+
+    if (n == b->refused_told)
+        return;
+    (void)snprintf(count, sizeof count, "%" PRIu64, n - b->refused_told);
+    b->refused_told = n;
+    if (may_tell(b))
+        log_info("egress denied", "id", b->id, "rule", "udp", "why", "only DNS goes out over UDP",
+                 "datagrams", count, NULL);
+}
+
+/* --- sockets ------------------------------------------------------------------------------------ */
+
+static void on_listening_closed(uv_handle_t *handle)
+{
+    free(container_of((uv_poll_t *)(void *)handle, struct listening, poll));
+}
+
+static void listening_close(struct listening *l)
+{
+    if (!l)
+        return;
+    l->box = NULL;
+    uv_close((uv_handle_t *)&l->poll, on_listening_closed);
+    fd_close(TAKE_FD(l->fd));
+}
+
+static void on_tcp(uv_poll_t *poll, int status, int events)
+{
+    struct listening *l = container_of(poll, struct listening, poll);
+
+    (void)events;
+    if (status < 0) { /* the namespace is being torn down */
+        (void)uv_poll_stop(poll);
+        return;
+    }
+    for (unsigned i = 0; l->box && i < ACCEPTS_PER_TURN; i++) {
+        int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+        if (fd >= 0) {
+            flow_begin(l->box, fd);
+        } else if (errno != ECONNABORTED && errno != EINTR) {
+            if (errno != EAGAIN) { /* no descriptors, no memory: the callers wait meanwhile */
+                l->is_resting = true;
+                (void)uv_poll_stop(poll);
+            }
+            return;
+        }
+    }
+}
+
+static struct listening *listening_new(struct box *b, int fd)
+{
+    struct listening *l = calloc(1, sizeof *l);
+
+    if (!l || uv_poll_init(b->egress->opts.loop, &l->poll, fd) < 0) {
+        free(l);
+        fd_close(fd);
+        return NULL;
+    }
+    l->box = b;
+    l->fd = fd;
+    (void)uv_poll_start(&l->poll, UV_READABLE, on_tcp);
+    return l;
+}
+
+/* One that cannot be watched is no way out: the engine is asked again. */
+void box_steer(struct box *b, int fds[4])
+{
+    enum { TCP, UDP, COUNT, LINK };
+    void *count;
+
+    box_unsteer(b);
+    count = mmap(NULL, COUNT_SIZE, PROT_READ, MAP_SHARED, fds[COUNT], 0);
+    if (count == MAP_FAILED)
+        log_warn("refused datagrams are not counted", "id", b->id, "why", strerror(errno), NULL);
+    fd_close(TAKE_FD(fds[COUNT]));
+    b->refused = count == MAP_FAILED ? NULL : count;
+    b->refused_told = 0;
+    b->udp_fd = TAKE_FD(fds[UDP]);
+    b->link_fd = TAKE_FD(fds[LINK]);
+    b->tcp = listening_new(b, TAKE_FD(fds[TCP]));
+    if (!b->tcp) {
+        box_unsteer(b);
+        b->ask_at = uv_now(b->egress->opts.loop) + 1000;
+    }
+}
+
+/* Sockets first: without the link the address that they are bound to is one like any other. */
+void box_unsteer(struct box *b)
+{
+    struct flow *next;
+
+    listening_close(TAKE_PTR(b->tcp));
+    fd_close(TAKE_FD(b->udp_fd));
+    for (struct flow *f = b->flows; f; f = next) {
+        next = flow_next(f);
+        flow_break(f);
+    }
+    fd_close(TAKE_FD(b->link_fd));
+    tell_datagrams(b);
+    if (b->refused)
+        (void)munmap((void *)(uintptr_t)b->refused, COUNT_SIZE);
+    b->refused = NULL;
+}
+
+/* --- life --------------------------------------------------------------------------------------- */
+
+struct box *box_new(struct egress *e, const char *id, struct abx_err *err)
+{
+    struct box *b = calloc(1, sizeof *b);
+
+    if (!b) {
+        (void)err_oom(err);
+        return NULL;
+    }
+    (void)snprintf(b->id, sizeof b->id, "%s", id);
+    b->egress = e;
+    b->udp_fd = b->link_fd = -EBADF;
+    b->tell_left = TELL_BURST;
+    b->tell_at = uv_now(e->opts.loop);
+    return b;
+}
+
+void box_free(struct box *b)
+{
+    box_unsteer(b);
+    policy_free(b->policy);
+    free(b);
+}
+
+void box_recheck(struct box *b)
+{
+    struct flow *next;
+
+    for (struct flow *f = b->flows; f; f = next) {
+        next = flow_next(f);
+        flow_recheck(f);
+    }
+}
+
+void box_set_policy(struct box *b, struct policy *policy)
+{
+    policy_free(b->policy);
+    b->policy = policy;
+    box_recheck(b);
+}
+
+void box_tick(struct box *b)
+{
+    tell_datagrams(b);
+    if (b->tcp && b->tcp->is_resting) {
+        b->tcp->is_resting = false;
+        (void)uv_poll_start(&b->tcp->poll, UV_READABLE, on_tcp);
+    }
+}

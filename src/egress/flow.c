@@ -1,0 +1,340 @@
+/* flow.c - one TCP connection of a sandbox: from accept over the decision and the dial to the relay and its end.
+ *
+ * The sandbox's side is connected before anything was decided, so a refusal is a reset. A connection that carries
+ * nothing for IDLE_MS ends; one whose bytes nobody takes for STALLED_MS, too (not while the sandbox is paused).
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "egress/internal.h"
+
+#define DIAL_MS 30000u
+#define IDLE_MS (2u * 60u * 60u * 1000u)
+#define STALLED_MS 120000u
+#define LOOK_MS 30000u
+#define KEEPALIVE_S 300
+#define FDS_RESERVED 320u /* links, listeners of new sandboxes */
+
+enum flow_state { FLOW_DIAL, FLOW_RELAY };
+
+/* One of the two sockets. */
+struct end {
+    uv_poll_t poll;
+    struct flow *flow;
+    int fd;
+    int watched;
+    bool has_poll;
+};
+
+struct flow {
+    struct flow *prev, *next; /* of its box */
+    struct box *box;          /* NULL once it is closed */
+    struct egress *egress;
+    enum flow_state state;
+    struct address to;
+    struct end in, out;   /* the sandbox's, the world's */
+    struct lane up, down; /* in -> out, out -> in */
+    enum lane_state up_state, down_state;
+    uv_timer_t timer;
+    uint64_t moved_at; /* loop time */
+    unsigned n_handles;
+};
+
+struct flow *flow_next(const struct flow *f)
+{
+    return f->next;
+}
+
+/* --- the end ------------------------------------------------------------------------------------ */
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    struct flow *f = handle->data;
+
+    if (--f->n_handles == 0)
+        free(f);
+}
+
+static void end_close(struct end *e, bool is_reset)
+{
+    const struct linger now = { .l_onoff = 1 };
+
+    if (e->has_poll)
+        uv_close((uv_handle_t *)&e->poll, on_handle_closed);
+    e->has_poll = false;
+    if (is_reset && e->fd >= 0)
+        (void)setsockopt(e->fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    fd_close(TAKE_FD(e->fd));
+}
+
+static void flow_close(struct flow *f, bool is_reset)
+{
+    struct box *b = TAKE_PTR(f->box);
+
+    if (!b)
+        return;
+    if (f->prev)
+        f->prev->next = f->next;
+    else
+        b->flows = f->next;
+    if (f->next)
+        f->next->prev = f->prev;
+    b->n_flows--;
+    f->egress->n_flows--;
+    lane_done(&f->up, &f->egress->pipes, &b->n_pipes);
+    lane_done(&f->down, &f->egress->pipes, &b->n_pipes);
+    end_close(&f->in, is_reset);
+    end_close(&f->out, is_reset);
+    uv_close((uv_handle_t *)&f->timer, on_handle_closed);
+}
+
+void flow_break(struct flow *f)
+{
+    flow_close(f, true);
+}
+
+static void deny(struct flow *f, const char *rule, const char *why)
+{
+    char to[ADDRESS_TEXT_SIZE];
+
+    address_format(&f->to, to);
+    box_denied(f->box, to, NULL, rule, why);
+    flow_close(f, true);
+}
+
+/* --- sockets ------------------------------------------------------------------------------------ */
+
+static void on_event(uv_poll_t *poll, int status, int events);
+
+static int end_open(struct flow *f, struct end *e, int fd)
+{
+    const int one = 1;
+    int r = uv_poll_init(f->egress->opts.loop, &e->poll, fd);
+
+    if (r < 0) {
+        fd_close(fd);
+        return r;
+    }
+    /* What comes in pieces goes on in pieces. */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    e->fd = fd;
+    e->flow = f;
+    e->poll.data = f;
+    e->has_poll = true;
+    f->n_handles++;
+    return 0;
+}
+
+/* `events` 0: only failures. `is_over`: nothing can come of it any more. */
+static void end_watch(struct end *e, int events, bool is_over)
+{
+    if (!e->has_poll)
+        return;
+    events = is_over ? -1 : events ? events : UV_PRIORITIZED;
+    if (events == e->watched)
+        return;
+    e->watched = events;
+    if (events < 0)
+        (void)uv_poll_stop(&e->poll);
+    else
+        (void)uv_poll_start(&e->poll, events, on_event);
+}
+
+/* --- relay -------------------------------------------------------------------------------------- */
+
+static int wanted(enum lane_state reads, enum lane_state writes)
+{
+    return (reads == LANE_WANTS_READ ? UV_READABLE : 0) |
+           (writes == LANE_WANTS_WRITE || writes == LANE_MORE ? UV_WRITABLE : 0);
+}
+
+static void pump(struct flow *f, bool is_up, bool is_down)
+{
+    struct lane_pool *pool = &f->egress->pipes;
+    size_t *quota = &f->box->n_pipes, up = 0, down = 0;
+    bool is_in_over, is_out_over;
+
+    if (is_up)
+        f->up_state = lane_pump(&f->up, pool, quota, f->in.fd, f->out.fd, &up);
+    if (is_down)
+        f->down_state = lane_pump(&f->down, pool, quota, f->out.fd, f->in.fd, &down);
+    if (up + down > 0)
+        f->moved_at = uv_now(f->egress->opts.loop);
+    if (f->up_state == LANE_BROKEN || f->down_state == LANE_BROKEN) {
+        flow_close(f, true);
+        return;
+    }
+    if (f->up_state == LANE_ENDED && f->down_state == LANE_ENDED) {
+        flow_close(f, false);
+        return;
+    }
+    is_in_over = f->up.has_end && f->down.is_ended;
+    is_out_over = f->down.has_end && f->up.is_ended;
+    end_watch(&f->in, wanted(f->up_state, f->down_state), is_in_over);
+    end_watch(&f->out, wanted(f->down_state, f->up_state), is_out_over);
+}
+
+static void on_look(uv_timer_t *timer)
+{
+    struct flow *f = timer->data;
+    uint64_t quiet = uv_now(timer->loop) - f->moved_at;
+    bool is_stalled = f->up.held + f->down.held > 0;
+
+    if (f->box->is_paused)
+        f->moved_at = uv_now(timer->loop);
+    else if (quiet >= (is_stalled ? STALLED_MS : IDLE_MS))
+        flow_close(f, true);
+}
+
+static void start_relay(struct flow *f)
+{
+    f->state = FLOW_RELAY;
+    f->moved_at = uv_now(f->egress->opts.loop);
+    (void)uv_timer_start(&f->timer, on_look, LOOK_MS, LOOK_MS);
+    pump(f, true, true);
+}
+
+/* --- dial --------------------------------------------------------------------------------------- */
+
+static void on_dial_timeout(uv_timer_t *timer)
+{
+    flow_close(timer->data, true);
+}
+
+static void dial(struct flow *f)
+{
+    struct sockaddr_storage ss;
+    socklen_t n = address_to_kernel(&f->to, &ss);
+    int fd = socket(ss.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    const int one = 1, idle = KEEPALIVE_S;
+
+    if (fd < 0 || end_open(f, &f->out, fd) < 0) {
+        flow_close(f, true);
+        return;
+    }
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    if (connect(fd, (const struct sockaddr *)&ss, n) < 0 && errno != EINPROGRESS) {
+        flow_close(f, true);
+        return;
+    }
+    f->state = FLOW_DIAL;
+    (void)uv_timer_start(&f->timer, on_dial_timeout, DIAL_MS, 0);
+    end_watch(&f->out, UV_WRITABLE, false);
+    end_watch(&f->in, 0, false);
+}
+
+static void on_dialled(struct flow *f)
+{
+    int error = 0;
+    socklen_t n = sizeof error;
+
+    if (getsockopt(f->out.fd, SOL_SOCKET, SO_ERROR, &error, &n) < 0 || error != 0)
+        flow_close(f, true);
+    else
+        start_relay(f);
+}
+
+static void on_event(uv_poll_t *poll, int status, int events)
+{
+    struct flow *f = poll->data;
+    struct end *e = container_of(poll, struct end, poll);
+    bool is_in = e == &f->in, has_in = events & UV_READABLE, has_out = events & UV_WRITABLE;
+
+    if (!f->box)
+        return;
+    if (status < 0)
+        flow_close(f, true);
+    else if (f->state == FLOW_DIAL && !is_in)
+        on_dialled(f);
+    else if (f->state == FLOW_RELAY)
+        pump(f, is_in ? has_in : has_out, is_in ? has_out : has_in);
+}
+
+/* --- begin -------------------------------------------------------------------------------------- */
+
+static bool is_room(struct flow *f)
+{
+    const struct egress *e = f->egress;
+    const struct box *b = f->box;
+
+    /* Itself is counted. */
+    if (b->n_flows > e->opts.max_sandbox_connections) {
+        deny(f, "limit", "the sandbox has as many connections as it may");
+        return false;
+    }
+    if (2 * e->n_flows + 3 * e->n_boxes + 2 * e->pipes.n_open + FDS_RESERVED > e->opts.max_fds) {
+        deny(f, "limit", "all sandboxes together have as many connections as they may");
+        return false;
+    }
+    return true;
+}
+
+static bool is_allowed(struct flow *f, const char *why)
+{
+    char rule[POLICY_RULE_SIZE];
+
+    if (policy_decide(f->box->policy, &f->egress->operator_policy, &f->to.ip, rule) ==
+        VERDICT_ALLOW)
+        return true;
+    deny(f, rule, why);
+    return false;
+}
+
+void flow_recheck(struct flow *f)
+{
+    (void)is_allowed(f, "the rules have changed");
+}
+
+static struct flow *flow_new(struct box *b, int fd)
+{
+    struct flow *f = calloc(1, sizeof *f);
+
+    if (!f) {
+        fd_close(fd);
+        return NULL;
+    }
+    f->egress = b->egress;
+    f->in.fd = f->out.fd = -EBADF;
+    f->up = f->down = (struct lane)LANE_INIT;
+    if (end_open(f, &f->in, fd) < 0) {
+        free(f);
+        return NULL;
+    }
+    (void)uv_timer_init(b->egress->opts.loop, &f->timer);
+    f->timer.data = f;
+    f->n_handles++;
+    f->box = b;
+    f->next = b->flows;
+    if (f->next)
+        f->next->prev = f;
+    b->flows = f;
+    b->n_flows++;
+    b->egress->n_flows++;
+    return f;
+}
+
+void flow_begin(struct box *b, int fd)
+{
+    struct sockaddr_storage ss;
+    socklen_t n = sizeof ss;
+    struct flow *f = flow_new(b, fd);
+
+    if (!f)
+        return;
+    /* What it dialled is the local address of the accepted socket. */
+    if (getsockname(f->in.fd, (struct sockaddr *)&ss, &n) < 0 ||
+        !address_from_kernel(&ss, &f->to)) {
+        flow_close(f, true);
+        return;
+    }
+    if (is_room(f) && is_allowed(f, "not allowed"))
+        dial(f);
+}

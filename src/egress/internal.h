@@ -1,0 +1,80 @@
+/* internal.h - what the parts of egress share.
+ *
+ *     egress.c   life, links to control and engine, sandboxes coming and going
+ *     box.c      one sandbox: its rules, the sockets at which what it dials ends, what was denied
+ *     flow.c     one TCP connection
+ */
+#pragma once
+
+#include "e2b/ids.h"
+#include "egress/egress.h"
+#include "egress/hostnet.h"
+#include "egress/lane.h"
+#include "egress/policy.h"
+#include "net/ipc.h"
+
+struct flow;
+struct listening; /* a socket of a sandbox's namespace, with its watcher */
+
+#define BOX_BUCKETS 4096u
+
+/* A sandbox. */
+struct box {
+    struct box *next; /* in its bucket */
+    struct egress *egress;
+    char id[SANDBOX_ID_SIZE];
+    uint64_t generation;
+    struct policy *policy;
+    bool is_paused;
+    bool is_asking;  /* the engine, for the sockets */
+    uint64_t ask_at; /* loop time of the next try, 0 = none */
+    struct listening *tcp;
+    int udp_fd, link_fd;
+    const volatile uint64_t *refused; /* datagrams, counted by the kernel; NULL without */
+    uint64_t refused_told;
+    struct flow *flows;
+    size_t n_flows;
+    size_t n_pipes; /* for lane.h */
+    /* What the log says of denials is bounded. */
+    unsigned tell_left;
+    uint64_t tell_at, n_untold;
+};
+
+struct egress {
+    struct egress_opts opts;
+    struct operator_policy operator_policy;
+    struct ipc_client *control, *engine;
+    struct hostnet *host;
+    struct lane_pool pipes;
+    struct box *boxes[BOX_BUCKETS];
+    size_t n_boxes, n_flows;
+    uint64_t generation;
+    uv_timer_t timer; /* once a second */
+    bool is_closing;
+};
+
+/* --- box.c --- */
+
+struct box *box_new(struct egress *e, const char *id, struct abx_err *err);
+/* Closes its sockets and connections, at once, and frees it. */
+void box_free(struct box *b);
+/* Other rules: connections that they do not allow any more are broken off. */
+void box_set_policy(struct box *b, struct policy *policy);
+void box_recheck(struct box *b);
+/* The engine's answer; the descriptors are taken. */
+void box_steer(struct box *b, int fds[4]);
+/* Closes sockets and connections; another box_steer may follow. */
+void box_unsteer(struct box *b);
+/* Once a second: goes on with what was put off. */
+void box_tick(struct box *b);
+/* Says in the log that something was refused. `name` may be NULL. */
+void box_denied(struct box *b, const char *to, const char *name, const char *rule, const char *why);
+
+/* --- flow.c --- */
+
+/* Takes the accepted socket. */
+void flow_begin(struct box *b, int fd);
+/* Is it still allowed? Else it is broken off. */
+void flow_recheck(struct flow *f);
+struct flow *flow_next(const struct flow *f);
+void flow_break(struct flow *f);

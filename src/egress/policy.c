@@ -1,0 +1,219 @@
+/* policy.c - see policy.h. */
+#include "egress/policy.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+
+struct rules {
+    struct range *ranges;
+    char **texts; /* of the same number, as they came */
+    size_t n;
+};
+
+struct policy {
+    bool no_internet;
+    struct rules allow, deny;
+    char **domains; /* of allow_out, lower case: "name", ".name" for all below it, "" for all */
+    size_t n_domains;
+    struct in6_addr *dns;
+    size_t n_dns;
+};
+
+static void rules_done(struct rules *r)
+{
+    for (size_t i = 0; i < r->n; i++)
+        free(r->texts[i]);
+    free(r->texts);
+    free(r->ranges);
+}
+
+void policy_free(struct policy *p)
+{
+    if (!p)
+        return;
+    rules_done(&p->allow);
+    rules_done(&p->deny);
+    for (size_t i = 0; i < p->n_domains; i++)
+        free(p->domains[i]);
+    free(p->domains);
+    free(p->dns);
+    free(p);
+}
+
+static int rules_init(struct rules *r, size_t max, struct abx_err *err)
+{
+    if (max == 0)
+        return 0;
+    r->ranges = calloc(max, sizeof *r->ranges);
+    r->texts = calloc(max, sizeof(char *));
+    return r->ranges && r->texts ? 0 : err_oom(err);
+}
+
+/* 1: added, 0: is no range. */
+static int rules_add(struct rules *r, const char *text, struct abx_err *err)
+{
+    if (!range_parse(text, &r->ranges[r->n]))
+        return 0;
+    r->texts[r->n] = strdup(text);
+    if (!r->texts[r->n])
+        return err_oom(err);
+    r->n++;
+    return 1;
+}
+
+static int add_domain(struct policy *p, const char *text, struct abx_err *err)
+{
+    char *copy = strdup(text[0] == '*' ? text + 1 : text);
+
+    if (!copy)
+        return err_oom(err);
+    for (char *c = copy; *c; c++)
+        *c = (char)tolower((unsigned char)*c);
+    p->domains[p->n_domains++] = copy;
+    return 0;
+}
+
+static int fill_allow(struct policy *p, const Abx__Ipc__Network *n, struct abx_err *err)
+{
+    int r = rules_init(&p->allow, n->n_allow_out, err);
+
+    p->domains = calloc(n->n_allow_out + 1, sizeof(char *));
+    if (!p->domains)
+        return err_oom(err);
+    for (size_t i = 0; r >= 0 && i < n->n_allow_out; i++) {
+        r = rules_add(&p->allow, n->allow_out[i], err);
+        if (r == 0)
+            r = add_domain(p, n->allow_out[i], err);
+    }
+    return r < 0 ? r : 0;
+}
+
+static int fill_deny(struct policy *p, const Abx__Ipc__Network *n, struct abx_err *err)
+{
+    int r = rules_init(&p->deny, n->n_deny_out, err);
+
+    for (size_t i = 0; r >= 0 && i < n->n_deny_out; i++) {
+        r = rules_add(&p->deny, n->deny_out[i], err);
+        if (r == 0)
+            r = err_set(err, ABX_INVALID_ARGUMENT, "deny_out: '%.64s' is no range", n->deny_out[i]);
+    }
+    return r < 0 ? r : 0;
+}
+
+static int fill_dns(struct policy *p, const Abx__Ipc__Network *n, struct abx_err *err)
+{
+    if (n->n_dns_servers == 0)
+        return 0;
+    p->dns = calloc(n->n_dns_servers, sizeof *p->dns);
+    if (!p->dns)
+        return err_oom(err);
+    for (size_t i = 0; i < n->n_dns_servers; i++)
+        if (!ip_parse(n->dns_servers[i], &p->dns[p->n_dns++]))
+            return err_set(err, ABX_INVALID_ARGUMENT, "dns_servers: '%.64s' is no address",
+                           n->dns_servers[i]);
+    return 0;
+}
+
+int policy_new(const Abx__Ipc__Network *network, struct policy **ret, struct abx_err *err)
+{
+    _cleanup_(policy_freep) struct policy *p = calloc(1, sizeof *p);
+    int r = 0;
+
+    if (!p)
+        return err_oom(err);
+    if (network) {
+        p->no_internet = network->no_internet;
+        r = fill_allow(p, network, err);
+        if (r == 0)
+            r = fill_deny(p, network, err);
+        if (r == 0)
+            r = fill_dns(p, network, err);
+    }
+    if (r < 0)
+        return r;
+    *ret = TAKE_PTR(p);
+    return 0;
+}
+
+static const char *rules_find(const struct rules *r, const struct in6_addr *ip)
+{
+    for (size_t i = 0; i < r->n; i++)
+        if (range_contains(&r->ranges[i], ip))
+            return r->texts[i];
+    return NULL;
+}
+
+static bool operator_allows(const struct operator_policy *o, const struct in6_addr *ip)
+{
+    for (size_t i = 0; i < o->n_allow; i++)
+        if (range_contains(&o->allow[i], ip))
+            return true;
+    return false;
+}
+
+enum verdict policy_decide(const struct policy *p, const struct operator_policy *o,
+                           const struct in6_addr *ip, char ret_rule[POLICY_RULE_SIZE])
+{
+    const char *text;
+
+    if (!operator_allows(o, ip)) {
+        text = ip_reserved(ip);
+        if (!text && o->is_host(o->user, ip))
+            text = "the host's own";
+        if (text) {
+            (void)snprintf(ret_rule, POLICY_RULE_SIZE, "reserved: %s", text);
+            return VERDICT_DENY;
+        }
+    }
+    text = rules_find(&p->allow, ip);
+    if (text) {
+        (void)snprintf(ret_rule, POLICY_RULE_SIZE, "allowOut %.128s", text);
+        return VERDICT_ALLOW;
+    }
+    text = rules_find(&p->deny, ip);
+    if (!text && !p->no_internet) {
+        (void)snprintf(ret_rule, POLICY_RULE_SIZE, "default");
+        return VERDICT_ALLOW;
+    }
+    if (text)
+        (void)snprintf(ret_rule, POLICY_RULE_SIZE, "denyOut %.128s", text);
+    else
+        (void)snprintf(ret_rule, POLICY_RULE_SIZE, "allow_internet_access=false");
+    return p->n_domains > 0 ? VERDICT_NAME : VERDICT_DENY;
+}
+
+bool policy_has_name(const struct policy *p, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (size_t i = 0; i < p->n_domains; i++) {
+        const char *domain = p->domains[i];
+        size_t m = strlen(domain);
+
+        if (m == 0)
+            return true;
+        if (domain[0] == '.' ? n > m && strcmp(name + n - m, domain) == 0
+                             : strcmp(name, domain) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool policy_allows_all_names(const struct policy *p)
+{
+    if (p->no_internet)
+        return false;
+    for (size_t i = 0; i < p->deny.n; i++)
+        if (p->deny.ranges[i].bits == 0)
+            return false;
+    return true;
+}
+
+size_t policy_dns_servers(const struct policy *p, const struct in6_addr **ret)
+{
+    *ret = p->dns;
+    return p->n_dns;
+}

@@ -1,0 +1,301 @@
+"""What sandboxes reach: a whole service in a network of its own, with servers that stand for the internet."""
+
+import base64
+import os
+import re
+import signal
+import textwrap
+
+import pytest
+from envd import Envd
+from guest import until
+from netlab import HOST, HOST6, INTERNET, Lab
+from service import Service
+
+WEB, OTHER = "198.51.100.10", "198.51.100.20"
+WEB6 = "2a0f:5707:1::10"
+REFUSED = ["10.9.9.9", "172.16.5.5", "192.168.7.7", "169.254.169.254", "100.64.1.1", "192.0.0.192", "198.18.0.1"]
+
+# Dials and says what came back: the first line of the answer, or the error.
+DIAL = textwrap.dedent(
+    """
+    import socket, sys
+    for target in sys.argv[1:]:
+        ip, port = target.rsplit("=", 1)
+        try:
+            with socket.create_connection((ip, int(port)), 20) as s:
+                s.sendall(b"hello\\n")
+                print(target, s.makefile().readline().strip() or "EOF")
+        except OSError as e:
+            print(target, type(e).__name__)
+    """
+)
+
+
+def greet(connection):
+    """Says at which address it was reached, then sends back what comes."""
+    connection.sendall(f"this is {connection.getsockname()[0]}\n".encode())
+    while data := connection.recv(65536):
+        connection.sendall(data)
+
+
+@pytest.fixture(scope="module")
+def lab():
+    with Lab() as lab:
+        lab.address(WEB, OTHER, WEB6, *REFUSED)
+        for address in (WEB, OTHER, WEB6, *REFUSED):
+            lab.serve(address, 7, greet)
+        for address in ("127.0.0.1", HOST, HOST6):
+            lab.serve(address, 7, greet, space=lab.host)
+        with lab.host.entered():
+            yield lab
+
+
+@pytest.fixture(scope="module")
+def service(lab, build_dir, base_template, tmp_path_factory):
+    with Service(build_dir, "--gateways", "1") as service:
+        yield service
+
+
+class Box:
+    """A sandbox of the service, killed at the end."""
+
+    def __init__(self, service, **body):
+        self.service = service
+        self.made = service.create(**body)
+        self.id = self.made["sandboxID"]
+        self.envd = Envd(service, self.made)
+        self.root = Envd(service, self.made, "root")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.service.kill(self.id)
+
+    def dial(self, *targets):
+        """{target: answer} for "IP=PORT"."""
+        code, out, err = self.envd.run("", cmd="/usr/bin/python3", args=["-c", DIAL, *targets], timeout=90)
+        assert code == 0, err
+        return dict(line.split(" ", 1) for line in out.splitlines())
+
+    def python(self, program, *args, user="user", timeout=60):
+        envd = self.root if user == "root" else self.envd
+        code, out, err = envd.run("", cmd="/usr/bin/python3", args=["-c", program, *args], timeout=timeout)
+        assert code == 0, (out, err)
+        return out
+
+    def denials(self, *words):
+        """Lines of the log that deny this sandbox something and have all the words."""
+        lines = (self.service.data_dir / "serve.log").read_text(errors="replace").splitlines()
+        return [x for x in lines if "egress denied" in x and self.id in x and all(w in x for w in words)]
+
+
+@pytest.fixture
+def box(service):
+    with Box(service) as box:
+        yield box
+
+
+def test_reaches_the_internet_by_address(box):
+    assert box.dial(f"{WEB}=7", f"{WEB6}=7", f"{OTHER}=7") == {
+        f"{WEB}=7": f"this is {WEB}",
+        f"{WEB6}=7": f"this is {WEB6}",
+        f"{OTHER}=7": f"this is {OTHER}",
+    }
+
+
+def test_port_without_server_is_an_error(box):
+    assert box.dial(f"{WEB}=9")[f"{WEB}=9"] == "ConnectionResetError"
+
+
+def test_reserved_addresses_and_the_host_are_refused_and_told(box):
+    ways = {
+        **{address: address for address in REFUSED},
+        HOST: HOST,
+        HOST6: HOST6,
+        INTERNET.rsplit(".", 1)[0] + ".255": "203.0.113.255",
+        "::ffff:10.9.9.9": "10.9.9.9",
+        "64:ff9b::10.9.9.9": "64:ff9b::a09:909",
+        "2002:a09:909::1": "2002:a09:909::1",
+        "2001:0:a09:909::1": "2001:0:a09:909::1",
+        "fd00:ec2::254": "fd00:ec2::254",
+        "fe80::1234": None,
+        "0.1.2.3": "0.1.2.3",
+        "240.1.2.3": "240.1.2.3",
+    }
+    answers = box.dial(*(f"{way}=7" for way in ways))
+    assert {answer for answer in answers.values()} <= {"ConnectionResetError", "OSError", "BrokenPipeError"}, answers
+    for address in filter(None, ways.values()):
+        until(lambda: box.denials("reserved: ", f"{address}" if ":" not in address else f"[{address}]"), 20)
+
+
+def test_loopback_stays_inside(box):
+    """127.0.0.1 is the sandbox's own, where nobody serves that port; the host's would answer."""
+    assert box.dial("127.0.0.1=7", "::1=7") == {"127.0.0.1=7": "ConnectionRefusedError", "::1=7": "ConnectionRefusedError"}
+
+
+def test_listener_cannot_be_dialled_itself(box):
+    assert box.dial("127.255.255.254=1")["127.255.255.254=1"] == "ConnectionRefusedError"
+
+
+def test_udp_is_refused_at_once_and_counted(box):
+    box.python(
+        "import socket\n"
+        f"for ip, family in (('{WEB}', socket.AF_INET), ('{WEB6}', socket.AF_INET6)):\n"
+        "    s = socket.socket(family, socket.SOCK_DGRAM)\n"
+        "    s.settimeout(20)\n"
+        "    s.connect((ip, 443))\n"
+        "    s.send(b'x')\n"
+        "    try:\n"
+        "        s.recv(10)\n"
+        "        raise SystemExit('answered')\n"
+        "    except ConnectionRefusedError:\n"
+        "        pass\n"
+    )
+    counts = re.compile(r'datagrams="(\d+)"')
+    until(lambda: sum(int(counts.search(x)[1]) for x in box.denials('rule="udp"')) == 2, 20)
+
+
+def test_kernel_refuses_other_sockets_and_changes(box):
+    program = textwrap.dedent(
+        """
+        import socket, struct
+        for family, kind, protocol in ((socket.AF_PACKET, socket.SOCK_RAW, 3), (socket.AF_INET, socket.SOCK_RAW, 1),
+                (socket.AF_INET6, socket.SOCK_RAW, 58), (40, socket.SOCK_STREAM, 0), (socket.AF_NETLINK, socket.SOCK_RAW, 12)):
+            try:
+                socket.socket(family, kind, protocol)
+                print("made", family, kind)
+            except OSError as e:
+                print("refused", e.errno)
+        s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+        # RTM_NEWADDR of 10.9.9.9/8 on lo, RTM_DELROUTE of the default in `local`, RTM_NEWLINK lo down
+        for kind, body in (
+            (20, struct.pack("=BBBBI", 2, 8, 0, 0, 1) + struct.pack("=HH4s", 8, 2, bytes([10, 9, 9, 9]))),
+            (25, struct.pack("=BBBBBBBBI", 2, 0, 0, 0, 255, 3, 254, 2, 0)),
+            (16, struct.pack("=BBHiII", 0, 0, 0, 1, 0, 1)),
+        ):
+            s.send(struct.pack("=IHHII", 16 + len(body), kind, 1 | 4 | 0x400, 1, 0) + body)
+            print("netlink", struct.unpack_from("=i", s.recv(4096), 16)[0])
+        """
+    )
+    lines = box.python(program, user="root").splitlines()
+    assert len(lines) == 8
+    assert all(line.startswith(("refused ", "netlink -1")) for line in lines), lines
+
+
+def test_rules_by_address(service):
+    with Box(service, allow_internet_access=False) as box:
+        assert box.dial(f"{WEB}=7")[f"{WEB}=7"] == "ConnectionResetError"
+        until(lambda: box.denials("allow_internet_access=false", f"{WEB}:7"), 20)
+    with Box(service, network={"denyOut": [f"{OTHER}/32"]}) as box:
+        assert box.dial(f"{WEB}=7", f"{OTHER}=7") == {
+            f"{WEB}=7": f"this is {WEB}",
+            f"{OTHER}=7": "ConnectionResetError",
+        }
+        until(lambda: box.denials(f"denyOut {OTHER}/32"), 20)
+    rules = {"denyOut": ["0.0.0.0/0"], "allowOut": ["198.51.100.8/29"]}
+    with Box(service, network=rules) as box:
+        answers = box.dial(f"{WEB}=7", f"{OTHER}=7", f"{WEB6}=7", "10.9.9.9=7")
+        assert answers.pop(f"{WEB}=7") == f"this is {WEB}"
+        assert set(answers.values()) == {"ConnectionResetError"}, answers
+    with Box(service, network={"allowOut": ["10.9.9.9", "0.0.0.0/0"]}) as box:
+        assert box.dial("10.9.9.9=7")["10.9.9.9=7"] == "ConnectionResetError"
+
+
+def test_many_connections_and_bytes(lab, box):
+    """2,000 connections at once, each of which carries bytes both ways; then much over one."""
+    program = textwrap.dedent(
+        f"""
+        import resource, socket
+        resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+        all = [socket.create_connection(("{WEB}", 7), 60) for i in range(2000)]
+        for i, s in enumerate(all):
+            s.sendall(b"%d\\n" % i)
+        for i, s in enumerate(all):
+            f = s.makefile()
+            assert f.readline() == "this is {WEB}\\n" and f.readline() == f"{{i}}\\n", i
+        print(len(all))
+        """
+    )
+    assert box.python(program, timeout=120).strip() == "2000"
+    program = textwrap.dedent(
+        f"""
+        import hashlib, os, socket, threading
+        s = socket.create_connection(("{WEB}", 7), 60)
+        data, back = os.urandom(1 << 20), hashlib.sha256()
+        def send():
+            for i in range(64):
+                s.sendall(data)
+            s.shutdown(socket.SHUT_WR)
+        threading.Thread(target=send).start()
+        s.recv(len("this is {WEB}\\n"), socket.MSG_WAITALL)
+        while piece := s.recv(1 << 20):
+            back.update(piece)
+        print(back.hexdigest() == hashlib.sha256(data * 64).hexdigest())
+        """
+    )
+    assert box.python(program, timeout=120).strip() == "True"
+
+
+def test_new_address_of_the_host_is_refused_at_once(lab, box):
+    program = textwrap.dedent(
+        """
+        import socket
+        s = socket.create_connection(("198.51.100.77", 7), 20)
+        print(s.recv(100).decode().strip(), flush=True)
+        s.settimeout(60)
+        try:
+            print(s.recv(100) or "EOF", flush=True)
+        except OSError as e:
+            print(type(e).__name__, flush=True)
+        """
+    )
+    lab.address("198.51.100.77")
+    lab.serve("198.51.100.77", 7, greet)
+    message = {"process": {"cmd": "/usr/bin/python3", "args": ["-c", program]}, "stdin": False}
+    text = ""
+    for event in box.envd.stream("process.Process/Start", message, 90):
+        text += base64.b64decode(event["event"].get("data", {}).get("stdout", "")).decode()
+        if text == "this is 198.51.100.77\n":
+            lab.host.ip("address", "add", "198.51.100.77/32", "dev", "lo")
+            text += "added\n"
+    assert text.splitlines() == ["this is 198.51.100.77", "added", "ConnectionResetError"]
+    assert box.dial("198.51.100.77=7")["198.51.100.77=7"] == "ConnectionResetError"
+    lab.host.ip("address", "del", "198.51.100.77/32", "dev", "lo")
+    until(lambda: box.dial("198.51.100.77=7")["198.51.100.77=7"] == "this is 198.51.100.77", 20)
+
+
+def test_egress_and_engine_may_die(service, box):
+    """Refused while egress is away, back with it; what was made before goes on working."""
+    for role in ("abx-egress", "abx-engine", "abx-control"):
+        (pid,) = service.roles()[role]
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: service.roles().get(role, [pid]) != [pid], 30)
+        until(lambda: box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}", 30)
+    (pid,) = service.roles()["abx-egress"]
+    os.kill(pid, signal.SIGSTOP)
+    os.kill(service.process.pid, signal.SIGSTOP)
+    os.kill(pid, signal.SIGKILL)
+    try:
+        until(lambda: box.dial(f"{WEB}=7")[f"{WEB}=7"] == "ConnectionRefusedError", 30)
+    finally:
+        os.kill(service.process.pid, signal.SIGCONT)
+    until(lambda: box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}", 30)
+
+
+def test_kill_leaves_nothing(service):
+    with Box(service) as box:
+        assert box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}"
+    assert service.audit() == []
+
+
+def test_operator_allows(lab, build_dir, base_template):
+    with Service(build_dir, "--gateways", "1", "--egress-allow", "10.9.9.0/24", "--egress-allow", f"{HOST}/32") as other:
+        with Box(other) as box:
+            answers = box.dial("10.9.9.9=7", f"{HOST}=7", "192.168.7.7=7")
+            assert answers == {
+                "10.9.9.9=7": "this is 10.9.9.9",
+                f"{HOST}=7": f"this is {HOST}",
+                "192.168.7.7=7": "ConnectionResetError",
+            }
