@@ -213,15 +213,24 @@ void command_hang_up(struct command *c)
     (void)uv_timer_start(&c->timer, on_hangup_ignored, COMMAND_HANGUP_MS, 0);
 }
 
+static int size_set(struct winsize *ws, unsigned cols, unsigned rows, struct abx_err *err)
+{
+    if (cols > UINT16_MAX || rows > UINT16_MAX)
+        return err_set(err, ABX_INVALID_ARGUMENT, "terminal size %ux%u: over %d columns or rows",
+                       cols, rows, UINT16_MAX);
+    ws->ws_col = (unsigned short)cols;
+    ws->ws_row = (unsigned short)rows;
+    return 0;
+}
+
 int command_resize(struct command *c, unsigned cols, unsigned rows, struct abx_err *err)
 {
-    struct winsize size = { .ws_col = (unsigned short)cols, .ws_row = (unsigned short)rows };
+    struct winsize size = { 0 };
 
     if (!c->is_pty || c->pipes[0].fd < 0)
         return err_set(err, ABX_INTERNAL, "process %d has no terminal", c->pid);
-    if (cols > UINT16_MAX || rows > UINT16_MAX)
-        return err_set(err, ABX_INVALID_ARGUMENT, "terminal size %ux%u is out of range", cols,
-                       rows);
+    if (size_set(&size, cols, rows, err) < 0)
+        return ABX_INVALID_ARGUMENT;
     if (ioctl(c->pipes[0].fd, TIOCSWINSZ, &size) < 0)
         return err_set(err, ABX_INTERNAL, "resize the terminal: %s", strerror(errno));
     return 0;
@@ -284,16 +293,17 @@ static int open_pipes(struct command *c, int child[3], struct abx_err *err)
     return 0;
 }
 
-static int open_terminal(struct command *c, int child[3], struct abx_err *err)
+/* The user owns it, as after a login: programs open it by its name, too. Its line editing takes
+ * characters of UTF-8 as one (IUTF8; the kernel's default is bytes). */
+static int open_terminal(struct command *c, uid_t owner, int child[3], struct abx_err *err)
 {
     const Process__PTY__Size *size = c->request->pty->size;
     struct winsize ws = { .ws_col = 80, .ws_row = 24 };
+    struct termios modes;
     int unlock = 0;
 
-    if (size && size->cols > 0 && size->rows > 0) {
-        ws.ws_col = (unsigned short)MIN(size->cols, (uint32_t)UINT16_MAX);
-        ws.ws_row = (unsigned short)MIN(size->rows, (uint32_t)UINT16_MAX);
-    }
+    if (size && size->cols > 0 && size->rows > 0 && size_set(&ws, size->cols, size->rows, err) < 0)
+        return ABX_INVALID_ARGUMENT;
     c->pipes[0].fd = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
     if (c->pipes[0].fd < 0)
         return err_sys(err, errno, "open '/dev/ptmx'");
@@ -301,8 +311,13 @@ static int open_terminal(struct command *c, int child[3], struct abx_err *err)
         ioctl(c->pipes[0].fd, TIOCSWINSZ, &ws) < 0)
         return err_sys(err, errno, "set up a terminal");
     child[0] = ioctl(c->pipes[0].fd, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
-    if (child[0] < 0)
+    if (child[0] < 0 || fchown(child[0], owner, (gid_t)-1) < 0)
         return err_sys(err, errno, "open a terminal");
+    if (tcgetattr(child[0], &modes) < 0)
+        return err_sys(err, errno, "set up a terminal");
+    modes.c_iflag |= IUTF8;
+    if (tcsetattr(child[0], TCSANOW, &modes) < 0)
+        return err_sys(err, errno, "set up a terminal");
     c->input.fd = fcntl(c->pipes[0].fd, F_DUPFD_CLOEXEC, 0);
     if (c->input.fd < 0)
         return err_sys(err, errno, "duplicate a terminal");
@@ -399,7 +414,7 @@ int command_start(struct commands *cs, const struct command_opts *opts, command_
     c->is_pty = req->pty_opt_case != 0 && req->pty;
     c->has_stdin = c->is_pty || !req->stdin_opt_case || req->stdin;
     c->request = req; /* borrowed until the end of this function */
-    r = c->is_pty ? open_terminal(c, child, err) : open_pipes(c, child, err);
+    r = c->is_pty ? open_terminal(c, opts->user->uid, child, err) : open_pipes(c, child, err);
     if (r == 0) {
         spawn.tag = c->tag;
         spawn.user = opts->user;

@@ -15,12 +15,28 @@ struct query {
     bool has_path;
 };
 
-static bool query_read(struct slice query, struct query *q)
+static int query_read(struct slice query, struct query *q, struct abx_err *err)
 {
-    return envd_query(query, "path", q->path, sizeof(q->path), &q->has_path) &&
-           envd_query(query, "username", q->username, sizeof(q->username), NULL) &&
-           envd_query(query, "signature", q->signature, sizeof(q->signature), NULL) &&
-           envd_query(query, "signature_expiration", q->expiration, sizeof(q->expiration), NULL);
+    const struct {
+        const char *name;
+        char *to;
+        size_t size;
+    } rows[] = {
+        { "path", q->path, sizeof(q->path) },
+        { "username", q->username, sizeof(q->username) },
+        { "signature", q->signature, sizeof(q->signature) },
+        { "signature_expiration", q->expiration, sizeof(q->expiration) },
+    };
+    bool is_set;
+
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        if (!envd_query(query, rows[i].name, rows[i].to, rows[i].size, &is_set))
+            return err_set(err, ABX_INVALID_ARGUMENT,
+                           "query parameter '%s' is malformed or over %zu bytes", rows[i].name,
+                           rows[i].size - 1);
+        q->has_path = q->has_path || (i == 0 && is_set);
+    }
+    return 0;
 }
 
 /* NULL when the request may go on, else the text of the 401. */
@@ -84,6 +100,7 @@ void files_handle(struct envd *e, struct http_exchange *ex)
 {
     const struct http1_head *head = http_exchange_head(ex);
     bool is_get = slice_eq_str(head->method, "GET") || slice_eq_str(head->method, "HEAD");
+    struct abx_err err = { 0 };
     struct query q = { 0 };
     const char *refused;
 
@@ -91,8 +108,8 @@ void files_handle(struct envd *e, struct http_exchange *ex)
         envd_error(ex, 405, "method not allowed");
         return;
     }
-    if (!query_read(head->query, &q)) {
-        envd_error(ex, 400, "malformed query");
+    if (query_read(head->query, &q, &err) < 0) {
+        envd_error_from(ex, &err);
         return;
     }
     refused = unauthorized(e, head, &q, is_get ? "read" : "write");
