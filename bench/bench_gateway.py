@@ -68,7 +68,7 @@ class Plain(gateway_fakes.Sandbox):
     def __init__(self, name):
         self.name, self.state = name, gateway_fakes.RUNNING
         self.access_token = self.traffic_token = self.mask = ""
-        self.https = ()
+        self.https, self.key = (), ""
         self.open = []
 
     def sockets(self, n):

@@ -42,6 +42,8 @@ FILES = {
     re.compile(r"cli/supervisor_tls\.c"): {"net"},
     # Says who has a port that is taken.
     re.compile(r"cli/supervisor_listen\.c"): {"net"},
+    # The memory in which roles count.
+    re.compile(r"cli/supervisor_counters\.c"): {"net"},
 }
 
 # The client is to be ported: these folders do without Linux-only headers.

@@ -10,6 +10,8 @@
 #include "cli/cli.h"
 #include "cli/cmd_key_local.h"
 
+#define SCOPES_MAX 8
+
 static const char help[] =
     "usage: abx key create [--name NAME] [--expires DURATION] [OPTION...]\n"
     "       abx key list [OPTION...]\n"
@@ -22,19 +24,19 @@ static const char help[] =
     "\n"
     "  --name NAME          what the key is for, up to 64 characters\n"
     "  --expires DURATION   lifetime, like 12h or 30d (no end)\n"
+    "  --scope NAME         what it may do, repeatable: sandbox:read, sandbox:write, "
+    "template:read,\n"
+    "                       template:write, metrics:read, * for all but metrics (*)\n"
     "  --user NAME          user or uid that `local` is for\n"
     "  --data-dir DIR       of the service (/var/lib/abx; with `local` the one that users find)\n"
     "  --json               print JSON\n"
     "  -h, --help           print this\n";
 
 const struct option key_options[] = {
-    { "name", required_argument, NULL, 'n' },
-    { "expires", required_argument, NULL, 'e' },
-    { "data-dir", required_argument, NULL, 'd' },
-    { "json", no_argument, NULL, 'j' },
-    { "user", required_argument, NULL, 'u' },
-    { "help", no_argument, NULL, 'h' },
-    { 0 },
+    { "name", required_argument, NULL, 'n' },     { "expires", required_argument, NULL, 'e' },
+    { "data-dir", required_argument, NULL, 'd' }, { "json", no_argument, NULL, 'j' },
+    { "scope", required_argument, NULL, 's' },    { "user", required_argument, NULL, 'u' },
+    { "help", no_argument, NULL, 'h' },           { 0 },
 };
 
 struct key_opts {
@@ -42,6 +44,8 @@ struct key_opts {
     const char *name;
     const char *user;
     uint64_t expires_s; /* 0 = never */
+    const char *scopes[SCOPES_MAX];
+    size_t n_scopes;
     bool has_data_dir;
     bool is_json;
 };
@@ -76,6 +80,11 @@ static int key_create(const struct key_opts *o, int argc, char **argv, struct ab
         (void)json_object_set_new(request, "name", json_string(o->name));
     if (o->expires_s)
         (void)json_object_set_new(request, "expires_in_s", json_integer((json_int_t)o->expires_s));
+    for (size_t i = 0; i < o->n_scopes; i++) {
+        if (i == 0)
+            (void)json_object_set_new(request, "scopes", json_array());
+        (void)json_array_append_new(json_object_get(request, "scopes"), json_string(o->scopes[i]));
+    }
     r = admin_op(o->data_dir, request, &reply, err);
     if (r < 0)
         return r;
@@ -171,6 +180,11 @@ static int parse_option(struct key_opts *o, int c, struct abx_err *err)
         return 0;
     case 'e':
         return cli_parse_duration("--expires", optarg, &o->expires_s, err);
+    case 's':
+        if (o->n_scopes == SCOPES_MAX)
+            return err_set(err, ABX_INVALID_ARGUMENT, "more than %d --scope options", SCOPES_MAX);
+        o->scopes[o->n_scopes++] = optarg;
+        return 0;
     case 'u':
         o->user = optarg;
         return 0;

@@ -44,6 +44,12 @@ static const char help[] =
     "  --max-sandboxes N        most sandboxes at a time (no limit)\n"
     "  --max-client-connections N  most connections of one address into one gateway process;\n"
     "                           loopback is not counted (half of all)\n"
+    "  --max-sandbox-connections N  most connections into one sandbox through one gateway process\n"
+    "                           (1000)\n"
+    "  --max-key-connections N  most connections into all sandboxes that one API key made, "
+    "through\n"
+    "                           one gateway process, and most requests of it to the control plane\n"
+    "                           at a time (half of all; 5000)\n"
     "  --egress-allow CIDR      reserved addresses (private, link-local, the host's own ...) that\n"
     "                           sandboxes may reach all the same; repeatable (none)\n"
     "  --access-log             a line in the log for each request\n"
@@ -73,6 +79,8 @@ enum {
     OPT_MAX_TIMEOUT,
     OPT_MAX_SANDBOXES,
     OPT_MAX_CLIENT,
+    OPT_MAX_SANDBOX,
+    OPT_MAX_KEY,
     OPT_EGRESS_ALLOW,
     OPT_ACCESS_LOG,
     OPT_LOCAL_USER,
@@ -100,6 +108,8 @@ const struct option serve_options[] = {
     { "max-timeout", required_argument, NULL, OPT_MAX_TIMEOUT },
     { "max-sandboxes", required_argument, NULL, OPT_MAX_SANDBOXES },
     { "max-client-connections", required_argument, NULL, OPT_MAX_CLIENT },
+    { "max-sandbox-connections", required_argument, NULL, OPT_MAX_SANDBOX },
+    { "max-key-connections", required_argument, NULL, OPT_MAX_KEY },
     { "egress-allow", required_argument, NULL, OPT_EGRESS_ALLOW },
     { "access-log", no_argument, NULL, OPT_ACCESS_LOG },
     { "local-user", required_argument, NULL, OPT_LOCAL_USER },
@@ -265,6 +275,12 @@ static int parse_option(struct serve *s, int option, const char *arg, struct abx
     case OPT_MAX_CLIENT:
         return cli_parse_number("--max-client-connections", arg, 1, 1000000,
                                 &o->max_client_connections, err);
+    case OPT_MAX_SANDBOX:
+        return cli_parse_number("--max-sandbox-connections", arg, 1, 1000000,
+                                &o->max_sandbox_connections, err);
+    case OPT_MAX_KEY:
+        return cli_parse_number("--max-key-connections", arg, 1, 1000000, &o->max_key_connections,
+                                err);
     case OPT_EGRESS_ALLOW:
         if (o->n_egress_allow == SUPERVISOR_EGRESS_ALLOW_MAX)
             return err_set(err, ABX_INVALID_ARGUMENT, "more than %d --egress-allow options",

@@ -26,6 +26,7 @@
 #include "cli/cli.h"
 #include "cli/datadir.h"
 #include "cli/local_key.h"
+#include "cli/supervisor_counters.h"
 #include "cli/supervisor_ready.h"
 #include "cli/supervisor_role.h"
 #include "cli/supervisor_watch.h"
@@ -53,6 +54,7 @@ struct supervisor {
     struct supervisor_tls tls;
     char origin[96]; /* http://HOST:PORT as a local client reaches it */
     struct local_dir local;
+    struct supervisor_counters counters;
     struct role engine, control, egress, gateways[LISTEN_GATEWAYS_MAX];
     struct role *roles[LISTEN_GATEWAYS_MAX + 3]; /* engine, control, the others */
     size_t n_roles;
@@ -132,6 +134,9 @@ static int open_sockets(struct supervisor *s, struct abx_err *err)
     r = listen_public(&s->listen, s->opts->n_gateways, s->public_fds, err);
     if (r < 0)
         return r;
+    r = supervisor_counters_open(&s->counters, s->opts->n_gateways, err);
+    if (r < 0)
+        return r;
     return supervisor_tls_open(&s->tls, &s->opts->tls, &s->listen, s->opts->n_gateways, err);
 }
 
@@ -196,6 +201,9 @@ static int control_args(struct supervisor *s, struct abx_err *err)
     role_arg(c, "--max-disk", "%llu", (unsigned long long)o->max_disk_mb);
     if (o->max_sandboxes)
         role_arg(c, "--max-sandboxes", "%llu", (unsigned long long)o->max_sandboxes);
+    if (o->max_key_connections)
+        role_arg(c, "--max-key-connections", "%llu", (unsigned long long)o->max_key_connections);
+    supervisor_counters_control(&s->counters, o->n_gateways, c);
     return role_finish(c, err);
 }
 
@@ -220,6 +228,13 @@ static int gateway_args(struct supervisor *s, struct role *g, size_t i, struct a
     if (s->opts->max_client_connections)
         role_arg(g, "--max-client-connections", "%llu",
                  (unsigned long long)s->opts->max_client_connections);
+    if (s->opts->max_sandbox_connections)
+        role_arg(g, "--max-sandbox-connections", "%llu",
+                 (unsigned long long)s->opts->max_sandbox_connections);
+    if (s->opts->max_key_connections)
+        role_arg(g, "--max-key-connections", "%llu",
+                 (unsigned long long)s->opts->max_key_connections);
+    supervisor_counters_gateway(&s->counters, i, g);
     return role_finish(g, err);
 }
 

@@ -31,8 +31,11 @@ struct supervisor_opts {
     uint64_t max_timeout_s;
     uint64_t cpu, memory_mb, disk_mb; /* defaults of a sandbox */
     uint64_t max_cpu, max_memory_mb, max_disk_mb;
-    uint64_t max_sandboxes;          /* 0 = no limit */
-    uint64_t max_client_connections; /* of one address, for each gateway; 0 = its default */
+    uint64_t max_sandboxes;           /* 0 = no limit */
+    uint64_t max_client_connections;  /* of one address, for each gateway; 0 = its default */
+    uint64_t max_sandbox_connections; /* into one sandbox, for each gateway; 0 = its default */
+    uint64_t
+        max_key_connections; /* of one API key, for each gateway and for control; 0 = their default */
     const char *egress_allow[SUPERVISOR_EGRESS_ALLOW_MAX]; /* reserved CIDRs that sandboxes reach */
     size_t n_egress_allow;
     bool has_access_log;                            /* a line for each request */

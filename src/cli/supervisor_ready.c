@@ -47,7 +47,9 @@ static int ensure_admin_key(const char *socket_path, const char *data_dir, struc
         if (r < 0 || is_known)
             return r;
     }
-    r = admin_call(socket_path, json_pack("{s:s,s:s}", "op", "key.create", "name", "admin"),
+    r = admin_call(socket_path,
+                   json_pack("{s:s,s:s,s:[s,s]}", "op", "key.create", "name", "admin", "scopes",
+                             "*", "metrics:read"),
                    READY_TIMEOUT_S, &reply, err);
     if (r < 0)
         return r;

@@ -25,6 +25,8 @@ void api_request_unref(struct api_request *rq)
 {
     if (--rq->refs > 0)
         return;
+    if (rq->has_key)
+        keyring_leave(rq->c->keys, rq->key_place);
     json_decref(rq->body);
     create_request_done(&rq->create);
     free(rq);
@@ -51,18 +53,24 @@ struct render_context api_render_context(const struct api_request *rq)
 
 /* --- answers ----------------------------------------------------------------------------------- */
 
-void api_reply_text(struct api_request *rq, int status, struct slice json,
-                    const struct http1_field *fields, size_t n_fields)
+void api_reply_as(struct api_request *rq, int status, struct slice type, struct slice body,
+                  const struct http1_field *fields, size_t n_fields)
 {
-    struct http1_field all[8] = { { SLICE_LIT("Content-Type"), SLICE_LIT("application/json") } };
-    size_t n = json.n > 0 ? 1 : 0;
+    struct http1_field all[8] = { { SLICE_LIT("Content-Type"), type } };
+    size_t n = body.n > 0 ? 1 : 0;
 
     if (!rq->ex || rq->is_answered)
         return;
     rq->is_answered = true;
     for (size_t i = 0; i < n_fields && n < ARRAY_SIZE(all); i++)
         all[n++] = fields[i];
-    http_exchange_send(rq->ex, status, all, n, json);
+    http_exchange_send(rq->ex, status, all, n, body);
+}
+
+void api_reply_text(struct api_request *rq, int status, struct slice json,
+                    const struct http1_field *fields, size_t n_fields)
+{
+    api_reply_as(rq, status, SLICE_LIT("application/json"), json, fields, n_fields);
 }
 
 void api_reply_empty(struct api_request *rq, int status)
@@ -148,6 +156,7 @@ struct route_row {
 };
 
 static const struct route_row rows[] = {
+    [ROUTE_SERVICE_METRICS] = { SCOPE_METRICS_READ, false, false, false, api_metrics },
     [ROUTE_SANDBOX_CREATE] = { SCOPE_SANDBOX_WRITE, false, true, false, api_create },
     [ROUTE_SANDBOX_CREATE_V2] = { SCOPE_SANDBOX_WRITE, false, true, true, api_create },
     [ROUTE_SANDBOX_LIST] = { SCOPE_SANDBOX_READ, false, false, false, api_list },
@@ -188,7 +197,14 @@ static int check_key(struct api_request *rq, unsigned scope, struct abx_err *err
         return err_set(err, ABX_PERMISSION_DENIED, "The API key lacks the scope '%s'", names);
     }
     memcpy(rq->team, key->team, sizeof rq->team);
-    return 0;
+    memcpy(rq->key_id, key->id, sizeof rq->key_id);
+    rq->has_key = keyring_enter(rq->c->keys, key, rq->c->opts.max_key_requests, &rq->key_place);
+    if (rq->has_key)
+        return 0;
+    count_add(&rq->c->counters->limited, 1);
+    return err_reason(err, ABX_REASON_RATE_LIMITED,
+                      "Too many requests of this API key at a time (at most %zu)",
+                      rq->c->opts.max_key_requests);
 }
 
 /* Path parameters are decoded after the split, so that they may contain '/'. */
@@ -275,7 +291,7 @@ static void dispatch(struct api_request *rq)
         r = take_idempotency_key(rq, &err);
     if (r < 0) {
         http_exchange_begin(rq->ex, &events, rq);
-        api_reply_error(rq, &err, RETRY_UNSAID);
+        api_reply_error(rq, &err, err.reason == ABX_REASON_RATE_LIMITED ? RETRY_YES : RETRY_UNSAID);
         return;
     }
     rq->is_v2 = row->is_v2;
@@ -352,6 +368,7 @@ void api_on_request(void *user, struct http_exchange *ex)
         reply_info(rq);
         return;
     case ROUTE_UNBUILT:
+    case ROUTE_SERVICE_METRICS:
     case ROUTE_SANDBOX_CREATE:
     case ROUTE_SANDBOX_CREATE_V2:
     case ROUTE_SANDBOX_LIST:

@@ -110,7 +110,7 @@ static int submit(struct api_request *rq, const struct template_entry *t, struct
     };
     int r;
 
-    if (!envs)
+    if (!envs || json_object_set_new(req->config, "key", json_string(rq->key_id)) < 0)
         return err_oom(err);
     api_request_ref(rq);
     r = lifecycle_create(rq->c->lifecycle, &spec, on_created, rq, rq->id, err);

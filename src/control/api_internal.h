@@ -16,6 +16,9 @@ struct api_request {
     struct route_match match;
     bool is_v2;
     bool is_answered;
+    bool has_key; /* counted at key_place */
+    size_t key_place;
+    char key_id[16];
     char team[UUID_SIZE];
     char id[SANDBOX_ID_SIZE]; /* of the path; of the sandbox that is being made */
     char request_id[65];
@@ -38,10 +41,15 @@ enum api_retry { RETRY_UNSAID, RETRY_NO, RETRY_YES };
 void api_reply(struct api_request *rq, int status, json_t *j);
 void api_reply_text(struct api_request *rq, int status, struct slice json,
                     const struct http1_field *fields, size_t n_fields);
+/* Any type. */
+void api_reply_as(struct api_request *rq, int status, struct slice type, struct slice body,
+                  const struct http1_field *fields, size_t n_fields);
 void api_reply_empty(struct api_request *rq, int status);
 /* 429, 502, 503 and 504 say Should-Retry: false unless RETRY_YES. */
 void api_reply_error(struct api_request *rq, const struct abx_err *err, enum api_retry retry);
 void api_reply_not_found(struct api_request *rq, const char *id);
+/* metrics.c: GET /abx/v1/metrics. */
+void api_metrics(struct api_request *rq);
 struct render_context api_render_context(const struct api_request *rq);
 
 /* Handlers. They take the request as it is: key checked, body read and parsed. */

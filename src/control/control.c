@@ -66,6 +66,38 @@ static int render_created(void *user, const struct sandbox *sb, struct buf *body
     return render_text(render_sandbox(&context, sb), body, NULL);
 }
 
+static void on_create_end(void *user, const struct abx_err *failure, int64_t ns)
+{
+    struct control_counters *n = ((struct control *)user)->counters;
+    size_t result = failure ? (size_t)(-1000 - failure->code) : 0;
+
+    count_add(&n->creates[result < COUNT_RESULTS ? result : (size_t)(-1000 - ABX_UNKNOWN)], 1);
+    if (!failure)
+        histogram_add(&n->create_seconds, ns);
+}
+
+static void on_kill_end(void *user, const char *reason, int64_t ns)
+{
+    static const struct {
+        const char *reason;
+        enum count_kill kind;
+    } kinds[] = {
+        { "request", COUNT_KILL_REQUEST }, { "timeout", COUNT_KILL_TIMEOUT },
+        { "failed", COUNT_KILL_FAILED },   { "abandoned", COUNT_KILL_FAILED },
+        { "exit", COUNT_KILL_DIED },       { "oom", COUNT_KILL_DIED },
+        { "signal", COUNT_KILL_DIED },     { "lost", COUNT_KILL_DIED },
+        { "died", COUNT_KILL_DIED },
+    };
+    struct control_counters *n = ((struct control *)user)->counters;
+    enum count_kill kind = COUNT_KILL_OTHER;
+
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+        if (strcmp(kinds[i].reason, reason) == 0)
+            kind = kinds[i].kind;
+    count_add(&n->kills[kind], 1);
+    histogram_add(&n->kill_seconds, ns);
+}
+
 /* --- life --------------------------------------------------------------------------------------- */
 
 static void on_prune(uv_timer_t *t)
@@ -126,6 +158,8 @@ static int load_all(struct control *c, const char *engine_sock, struct abx_err *
         .on_visible = on_visible,
         .on_drop = on_drop,
         .render = render_created,
+        .on_create_end = on_create_end,
+        .on_kill_end = on_kill_end,
         .user = c,
     };
     struct driver_events events = { on_up, on_down, on_died, c };

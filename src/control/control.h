@@ -9,6 +9,7 @@
 #include "control/lifecycle.h"
 #include "control/templates.h"
 #include "e2b/tokens.h"
+#include "net/counters.h"
 #include "store/store.h"
 
 #define TEAM_SLUG "default"
@@ -20,7 +21,11 @@ struct control_opts {
     const char *origin; /* http://HOST:PORT of the service */
     const char *instance;
     struct create_limits limits;
-    size_t max_sandboxes; /* per team, 0 = no limit */
+    size_t max_sandboxes;    /* per team, 0 = no limit */
+    size_t max_key_requests; /* of one API key at a time */
+    /* Of the gateways: n_gateways blocks, see counters.h; NULL = none. */
+    const uint8_t *gateway_counters;
+    size_t n_gateways;
 };
 
 struct control {
@@ -32,6 +37,7 @@ struct control {
     struct keyring *keys;
     struct templates *templates;
     struct table *table;
+    struct control_counters *counters; /* set before control_open */
     uint8_t seed[TOKEN_SEED_SIZE];
     char team[UUID_SIZE];
     char client_id[16];

@@ -64,6 +64,14 @@ typedef void (*driver_templates_fn)(void *user, const struct driver_template *te
 typedef void (*driver_audited_fn)(void *user, const char *const *findings, size_t n,
                                   uint32_t repaired, const struct abx_err *failure);
 
+struct driver_info {
+    uint32_t sandboxes; /* that run */
+    uint32_t pooled;    /* that stand ready */
+    uint32_t slots;     /* prepared for creates */
+};
+typedef void (*driver_info_fn)(void *user, const struct driver_info *info,
+                               const struct abx_err *failure);
+
 struct driver_events {
     /* The driver answers (again): what it knows has to be compared. */
     void (*on_up)(void *user);
@@ -87,6 +95,7 @@ struct driver_ops {
                      struct abx_err *err);
     int (*audit)(struct driver *d, bool repair, driver_audited_fn done, void *user,
                  struct abx_err *err);
+    int (*info)(struct driver *d, driver_info_fn done, void *user, struct abx_err *err);
     bool (*is_up)(const struct driver *d);
     void (*free)(struct driver *d);
 };

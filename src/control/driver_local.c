@@ -12,6 +12,7 @@
 #define KILL_TIMEOUT_MS 30000
 #define LIST_TIMEOUT_MS 10000
 #define AUDIT_TIMEOUT_MS 60000
+#define INFO_TIMEOUT_MS 2000
 #define PAGE_MAX 1024u
 
 struct local {
@@ -43,6 +44,7 @@ struct call {
     driver_listed_fn listed;
     driver_templates_fn templates;
     driver_audited_fn audited;
+    driver_info_fn info;
 };
 
 static struct local *local_of(struct driver *d)
@@ -421,6 +423,38 @@ static int local_audit(struct driver *d, bool repair, driver_audited_fn done, vo
     return send_call(c, &frame, AUDIT_TIMEOUT_MS, on_audited, err);
 }
 
+static void on_info(void *user, const struct abx_err *failure, const Abx__Ipc__Frame *reply,
+                    int *fds, size_t n_fds)
+{
+    struct call *c = user;
+    struct driver_info info = { 0 };
+    struct abx_err mem;
+
+    (void)fds;
+    (void)n_fds;
+    failure = judge(failure, reply, ABX__IPC__FRAME__BODY_ENGINE_INFO_REPLY, &mem);
+    if (!failure)
+        info = (struct driver_info){ .sandboxes = reply->engine_info_reply->sandboxes,
+                                     .pooled = reply->engine_info_reply->pooled,
+                                     .slots = reply->engine_info_reply->slots };
+    c->info(c->user, &info, failure);
+    free(c);
+}
+
+static int local_info(struct driver *d, driver_info_fn done, void *user, struct abx_err *err)
+{
+    Abx__Ipc__EngineInfo question = ABX__IPC__ENGINE_INFO__INIT;
+    Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
+    struct call *c = call_new(local_of(d), user);
+
+    if (!c)
+        return err_oom(err);
+    c->info = done;
+    frame.body_case = ABX__IPC__FRAME__BODY_ENGINE_INFO;
+    frame.engine_info = &question;
+    return send_call(c, &frame, INFO_TIMEOUT_MS, on_info, err);
+}
+
 static bool local_is_up(const struct driver *d)
 {
     const struct local *l = (const struct local *)(const void *)d;
@@ -482,6 +516,7 @@ static const struct driver_ops local_ops = {
     .list = local_list,
     .templates = local_templates,
     .audit = local_audit,
+    .info = local_info,
     .is_up = local_is_up,
     .free = local_free,
 };

@@ -19,10 +19,9 @@ static const struct {
     const char *name;
     unsigned bit;
 } scope_names[] = {
-    { "sandbox:read", SCOPE_SANDBOX_READ },
-    { "sandbox:write", SCOPE_SANDBOX_WRITE },
-    { "template:read", SCOPE_TEMPLATE_READ },
-    { "template:write", SCOPE_TEMPLATE_WRITE },
+    { "sandbox:read", SCOPE_SANDBOX_READ },   { "sandbox:write", SCOPE_SANDBOX_WRITE },
+    { "template:read", SCOPE_TEMPLATE_READ }, { "template:write", SCOPE_TEMPLATE_WRITE },
+    { "metrics:read", SCOPE_METRICS_READ },
 };
 
 bool scopes_parse(struct slice text, unsigned *ret)
@@ -141,6 +140,22 @@ static struct key *find(struct keyring *k, struct slice text)
         if (memcmp(k->keys[i].hash, hash, TOKEN_SIZE) == 0)
             return &k->keys[i];
     return NULL;
+}
+
+bool keyring_enter(struct keyring *k, const struct key *key, size_t max, size_t *ret_place)
+{
+    size_t place = (size_t)(key - k->keys);
+
+    if (key->n_requests >= max)
+        return false;
+    k->keys[place].n_requests++;
+    *ret_place = place;
+    return true;
+}
+
+void keyring_leave(struct keyring *k, size_t place)
+{
+    k->keys[place].n_requests--;
 }
 
 const struct key *keyring_find(struct keyring *k, struct slice text)

@@ -15,8 +15,9 @@ enum key_scope {
     SCOPE_SANDBOX_WRITE = 2,
     SCOPE_TEMPLATE_READ = 4,
     SCOPE_TEMPLATE_WRITE = 8,
+    SCOPE_METRICS_READ = 16, /* of the whole machine: only keys made for it have it */
 };
-#define SCOPES_ALL 15u
+#define SCOPES_ALL 15u /* of a team: "*" */
 
 struct key {
     char id[16];
@@ -30,6 +31,7 @@ struct key {
     int64_t expires_ms;   /* 0 = never */
     int64_t revoked_ms;   /* 0 = not */
     int64_t written_ms;   /* last_used_ms as the database has it */
+    size_t n_requests;    /* under way */
 };
 
 struct keyring;
@@ -42,6 +44,11 @@ void keyring_free(struct keyring *k);
  * absent. UNAUTHENTICATED with E2B's text else. Borrowed until the next add. */
 int keyring_check(struct keyring *k, struct slice api_key, struct slice authorization,
                   const struct key **ret, struct abx_err *err);
+
+/* Counts a request of that key that is under way; false when it has `max` already. `ret_place`, for
+ * keyring_leave, stays good whatever is added. */
+bool keyring_enter(struct keyring *k, const struct key *key, size_t max, size_t *ret_place);
+void keyring_leave(struct keyring *k, size_t place);
 
 /* The key of that text, revoked ones too; NULL when there is none. Its use is not counted. */
 const struct key *keyring_find(struct keyring *k, struct slice text);

@@ -62,7 +62,7 @@ struct sandbox {
     char *answer; /* body for the creators, made when the row becomes running */
     char *data;   /* JSON of the `created` event */
     const char *kill_reason;
-    int64_t t_begin_ns, t_written_ns, t_started_ns;
+    int64_t t_begin_ns, t_written_ns, t_started_ns, t_kill_ns;
     int64_t t_state_ns;            /* when it came into its state */
     struct driver_stage stages[8]; /* how long the states before lasted */
     size_t n_stages;
@@ -131,6 +131,10 @@ struct lifecycle_opts {
     bool (*on_drop)(void *user, struct sandbox *sb);
     /* Appends the JSON body that its create is answered with (before on_visible). */
     int (*render)(void *user, const struct sandbox *sb, struct buf *body);
+    /* For the counters, may be NULL: a create is over (NULL = the sandbox runs), after `ns`; a sandbox ended
+     * `ns` after that was decided. */
+    void (*on_create_end)(void *user, const struct abx_err *failure, int64_t ns);
+    void (*on_kill_end)(void *user, const char *reason, int64_t ns);
     void *user;
 };
 

@@ -44,6 +44,14 @@ static int add_creator(struct sandbox *sb, sandbox_created_fn done, void *user, 
     return 0;
 }
 
+void lifecycle_count_create(const struct sandbox *sb, const struct abx_err *failure)
+{
+    const struct lifecycle_opts *o = &sb->lifecycle->opts;
+
+    if (o->on_create_end)
+        o->on_create_end(o->user, failure, time_mono_ns() - sb->t_begin_ns);
+}
+
 /* --- creating ---------------------------------------------------------------------------------- */
 
 static void on_started(void *user, const struct driver_created *created,
@@ -63,6 +71,7 @@ static void fail_create(struct sandbox *sb, enum sandbox_state from, const struc
     if (is_final && e2b_error_body_from(&body, failure) == BUF_OK && buf_cstr(&body))
         answer = (struct store_answer){ status, buf_cstr(&body) };
     sb->is_killed |= is_clean;
+    lifecycle_count_create(sb, failure);
     /* The row first: what answers the creators may start the same create again. */
     lifecycle_end(sb, from, "failed", &answer);
     lifecycle_answer_creators(sb, 0, NULL, failure, is_clean);
@@ -114,6 +123,8 @@ void act_start(struct sandbox *sb, const struct change *c)
 void act_refuse_create(struct sandbox *sb, const struct change *c)
 {
     sb->kill_reason = "failed";
+    if (c->failure) /* else it has joined another one */
+        lifecycle_count_create(sb, c->failure);
     lifecycle_answer_creators(sb, 0, NULL, c->failure, true);
     lifecycle_finish(sb);
 }
@@ -217,6 +228,7 @@ void act_open(struct sandbox *sb, const struct change *c)
     (void)c;
     (void)uv_timer_start(&sb->timer, lifecycle_on_timer, (uint64_t)sb->timeout_ms, 0);
     log_created(sb);
+    lifecycle_count_create(sb, NULL);
     l->opts.on_visible(l->opts.user, sb);
     lifecycle_answer_creators(sb, 201, body, NULL, false);
     free(body);

@@ -82,6 +82,7 @@ void lifecycle_end(struct sandbox *sb, enum sandbox_state from, const char *reas
     bool was_visible = machine_state(from)->shown || sb->is_known;
 
     sb->kill_reason = reason;
+    sb->t_kill_ns = time_mono_ns();
     (void)uv_timer_stop(&sb->timer);
     sandbox_forget_envs(sb);
     /* Not needed for safety (after a crash the row still says running, and so does the sandbox), so
@@ -113,6 +114,7 @@ void act_kill_starting(struct sandbox *sb, const struct change *c)
 
     (void)err_set(&err, ABX_ABORTED, "Sandbox '%s' was killed while it was created", sb->id);
     sb->is_starting = true;
+    lifecycle_count_create(sb, &err);
     lifecycle_answer_creators(sb, 0, NULL, &err, false);
     lifecycle_end(sb, c->from, c->reason, &forget);
 }
@@ -191,9 +193,12 @@ void act_died_early(struct sandbox *sb, const struct change *c)
 /* Out of the table, killers hear of it. */
 void lifecycle_finish(struct sandbox *sb)
 {
+    const struct lifecycle_opts *o = &sb->lifecycle->opts;
     struct kill_waiter *w = sb->killers;
 
     sb->killers = NULL;
+    if (o->on_kill_end && sb->t_kill_ns > 0)
+        o->on_kill_end(o->user, sb->kill_reason, time_mono_ns() - sb->t_kill_ns);
     table_remove(sb->lifecycle, sb);
     if (sb->started_ms > 0)
         log_info("sandbox ended", "id", sb->id, "reason", sb->kill_reason, NULL);

@@ -66,6 +66,8 @@ void act_commit(struct sandbox *sb, const struct change *c);
 void act_open(struct sandbox *sb, const struct change *c);
 void act_refuse_create(struct sandbox *sb, const struct change *c);
 void act_fail_create(struct sandbox *sb, const struct change *c);
+/* For the counters: a create is over. */
+void lifecycle_count_create(const struct sandbox *sb, const struct abx_err *failure);
 void lifecycle_answer_creators(struct sandbox *sb, int status, const char *body,
                                const struct abx_err *failure, bool is_clean);
 

@@ -35,6 +35,8 @@ struct options {
         has_egress_fd, has_egress, is_admin;
     pid_t parent; /* who started us */
     uint64_t max_timeout_s, cpu, memory, disk, max_cpu, max_memory, max_disk, max_sandboxes;
+    uint64_t max_key, counters_fd, gateway_counters_fd, n_gateways;
+    bool has_counters, has_gateway_counters;
 };
 
 struct service {
@@ -73,6 +75,10 @@ enum {
     OPT_MAX_MEMORY,
     OPT_MAX_DISK,
     OPT_MAX_SANDBOXES,
+    OPT_MAX_KEY,
+    OPT_COUNTERS,
+    OPT_GATEWAY_COUNTERS,
+    OPT_GATEWAYS,
     OPT_ADMIN,
 
     OPT_HELP
@@ -101,6 +107,10 @@ static const struct option longopts[] = {
     { "max-memory", required_argument, NULL, OPT_MAX_MEMORY },
     { "max-disk", required_argument, NULL, OPT_MAX_DISK },
     { "max-sandboxes", required_argument, NULL, OPT_MAX_SANDBOXES },
+    { "max-key-connections", required_argument, NULL, OPT_MAX_KEY },
+    { "counters-fd", required_argument, NULL, OPT_COUNTERS },
+    { "gateway-counters-fd", required_argument, NULL, OPT_GATEWAY_COUNTERS },
+    { "gateways", required_argument, NULL, OPT_GATEWAYS },
     { "admin", no_argument, NULL, OPT_ADMIN },
     { "help", no_argument, NULL, OPT_HELP },
     { 0 },
@@ -123,6 +133,9 @@ static const char help[] =
     "10240)\n"
     "  --max-cpu N, --max-memory MB, --max-disk MB   most that can be asked for (8, 8192, 51200)\n"
     "  --max-sandboxes N        at the same time per team (no limit)\n"
+    "  --max-key-connections N  requests of one API key at a time (5000)\n"
+    "  --counters-fd N          memory to count in\n"
+    "  --gateway-counters-fd N --gateways N   the gateways' memory, and how many they are\n"
     "  --admin                  run one operation of the admin socket on the database\n";
 
 static int parse_number(const char *text, uint64_t max, uint64_t *ret, struct abx_err *err)
@@ -194,6 +207,16 @@ static int parse_option(struct options *o, int c, struct abx_err *err)
         return parse_number(optarg, INT32_MAX, &o->max_disk, err);
     case OPT_MAX_SANDBOXES:
         return parse_number(optarg, INT32_MAX, &o->max_sandboxes, err);
+    case OPT_MAX_KEY:
+        return parse_number(optarg, INT32_MAX, &o->max_key, err);
+    case OPT_COUNTERS:
+        o->has_counters = true;
+        return parse_number(optarg, INT32_MAX, &o->counters_fd, err);
+    case OPT_GATEWAY_COUNTERS:
+        o->has_gateway_counters = true;
+        return parse_number(optarg, INT32_MAX, &o->gateway_counters_fd, err);
+    case OPT_GATEWAYS:
+        return parse_number(optarg, 4096, &o->n_gateways, err);
     case OPT_ADMIN:
         o->is_admin = true;
         return 0;
@@ -411,7 +434,31 @@ static void take_options(struct control *c, const struct options *o)
             .max_disk_mb = (uint32_t)MAX(o->max_disk, o->disk),
         },
         .max_sandboxes = (size_t)o->max_sandboxes,
+        .max_key_requests = (size_t)o->max_key,
     };
+}
+
+/* Never NULL afterwards: without the supervisor's memory it is of our own. */
+static int take_counters(struct control *c, const struct options *o, struct abx_err *err)
+{
+    static struct control_counters own;
+    void *mine = NULL, *theirs = NULL;
+    int r = 0;
+
+    if (o->has_counters) {
+        r = counters_map((int)o->counters_fd, 1, true, &mine, err);
+        fd_close((int)o->counters_fd);
+    }
+    if (r == 0 && o->has_gateway_counters && o->n_gateways > 0) {
+        r = counters_map((int)o->gateway_counters_fd, (size_t)o->n_gateways, false, &theirs, err);
+        fd_close((int)o->gateway_counters_fd);
+        c->opts.gateway_counters = theirs;
+        c->opts.n_gateways = (size_t)o->n_gateways;
+    }
+    c->counters = control_counters_take(mine, &own);
+    if (mine && c->counters == &own)
+        log_warn("the counters are of another release: control is not in the metrics", NULL);
+    return r;
 }
 
 static int run(struct service *s, struct options *o, struct abx_err *err)
@@ -427,7 +474,9 @@ static int run(struct service *s, struct options *o, struct abx_err *err)
     (void)umask(0077);
     take_options(&s->control, o);
     s->control.loop = &s->loop;
-    r = control_open(&s->control, s->dir, o->is_admin ? NULL : s->engine_sock, err);
+    r = take_counters(&s->control, o, err);
+    if (r == 0)
+        r = control_open(&s->control, s->dir, o->is_admin ? NULL : s->engine_sock, err);
     if (r == 0)
         r = o->is_admin ? run_one(s, err) : serve(s, o, err);
     return r;
@@ -445,6 +494,7 @@ int main(int argc, char **argv)
         .max_cpu = 8,
         .max_memory = 8192,
         .max_disk = 51200,
+        .max_key = 5000,
     };
     struct abx_err err = { 0 };
     int r;

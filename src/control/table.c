@@ -93,6 +93,7 @@ static void fill_entry(const struct table *table, const struct sandbox *sb, stru
     e->team = text(sb->team);
     e->auto_resume =
         json_is_true(json_object_get(json_object_get(sb->config, "lifecycle"), "autoResume"));
+    e->key_id = text(json_string_value(json_object_get(sb->config, "key")));
     e->mask_request_host = text(json_string_value(json_object_get(network, "maskRequestHost")));
     json_array_foreach(ports, i, port)
     {

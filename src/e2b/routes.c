@@ -14,6 +14,7 @@ struct row {
 static const struct row rows[] = {
     { "GET", "/health", ROUTE_HEALTH },
     { "GET", "/abx/v1/info", ROUTE_INFO },
+    { "GET", "/abx/v1/metrics", ROUTE_SERVICE_METRICS },
     { "POST", "/sandboxes", ROUTE_SANDBOX_CREATE },
     { "GET", "/sandboxes", ROUTE_SANDBOX_LIST },
     { "POST", "/v2/sandboxes", ROUTE_SANDBOX_CREATE_V2 },

@@ -13,6 +13,7 @@ enum e2b_route {
     ROUTE_UNBUILT, /* known to clients, not built here: 501 */
     ROUTE_HEALTH,
     ROUTE_INFO,
+    ROUTE_SERVICE_METRICS,
     ROUTE_SANDBOX_CREATE,
     ROUTE_SANDBOX_CREATE_V2,
     ROUTE_SANDBOX_LIST,

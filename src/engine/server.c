@@ -349,6 +349,7 @@ static void take_info(struct client *k, const Abx__Ipc__Frame *f)
     body.disk_limited = disk_pool_is_limited(e->pool);
     table_each(e->table, count_listed, &body.sandboxes);
     pools_count(e, &body.pooled);
+    body.slots = e->n_slots;
     body.n_warnings = find_warnings(e, text, warnings);
     body.warnings = warnings;
     reply.body_case = ABX__IPC__FRAME__BODY_ENGINE_INFO_REPLY;

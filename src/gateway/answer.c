@@ -1,6 +1,7 @@
 /* answer.c - answers that the gateway gives itself (e2b.md 2.4). */
 #include <string.h>
 
+#include "base/str.h"
 #include "e2b/errors.h"
 #include "gateway/internal.h"
 
@@ -42,6 +43,7 @@ static void answer_as(struct request *r, int status, int should_retry, struct sl
     if (should_retry > 0 && (status == 429 || status == 503))
         fields[n++] = (struct http1_field){ SLICE_LIT("Retry-After"), SLICE_LIT("1") };
     r->status = status;
+    r->answered_ns = time_mono_ns();
     http_exchange_send(r->ex, status, fields, n, body);
 }
 
@@ -127,6 +129,7 @@ void answer_gone(struct request *r)
 {
     _cleanup_(buf_done) struct buf body = BUF_INIT(BODY_MAX);
 
+    request_trouble(r, COUNT_UPSTREAM_GONE);
     (void)e2b_sandbox_gone_body(&body, r->route.id);
     answer_about_sandbox(r, 502, 0, E2B_TEXT_SANDBOX_GONE, buf_slice(&body));
 }
@@ -135,6 +138,7 @@ void answer_port_closed(struct request *r, bool should_retry)
 {
     _cleanup_(buf_done) struct buf body = BUF_INIT(BODY_MAX);
 
+    request_trouble(r, COUNT_UPSTREAM_CLOSED);
     (void)e2b_port_closed_body(&body, r->route.id, r->route.port);
     answer_about_sandbox(r, 502, should_retry, E2B_TEXT_PORT_CLOSED, buf_slice(&body));
 }
@@ -155,5 +159,6 @@ void answer_options(struct request *r)
                                         wanted.n > 0 ? wanted : SLICE_LIT("*") };
     fields[n++] = (struct http1_field){ SLICE_LIT("Access-Control-Max-Age"), SLICE_LIT("7200") };
     r->status = 204;
+    r->answered_ns = time_mono_ns();
     http_exchange_send(r->ex, 204, fields, n, (struct slice){ 0 });
 }

@@ -50,6 +50,7 @@ void gateway_enter_row(struct row *row, struct request *r)
         r->row_next->row_prev = r;
     row->active = r;
     row->n_active++;
+    row->key->n_active++;
 }
 
 void gateway_leave_row(struct request *r)
@@ -64,6 +65,7 @@ void gateway_leave_row(struct request *r)
         r->row_next->row_prev = r->row_prev;
     r->row_prev = r->row_next = NULL;
     row->n_active--;
+    row->key->n_active--;
     row_release(r->g, row);
 }
 
@@ -219,6 +221,7 @@ static void on_refused(void *user, const char *peer)
     uint64_t now = uv_now(g->opts.loop);
     char limit[24], refused[24];
 
+    count_add(&g->opts.counters->limited[COUNT_LIMIT_CLIENT], 1);
     g->n_refused++;
     if (g->refused_told_at && now - g->refused_told_at < REFUSED_TELL_MS)
         return;
@@ -244,6 +247,8 @@ static int gateway_start(struct gateway *g, struct abx_err *err)
                                            .max_connections = g->opts.max_connections,
                                            .max_peer_connections = g->opts.max_client_connections,
                                            .on_refused = on_refused,
+                                           .n_connections = &g->opts.counters->connections,
+                                           .n_accepted = &g->opts.counters->connections_total,
                                            .body_timeout_ms = STREAM_TIMEOUT_MS,
                                            .on_request = request_begin,
                                            .user = g };
@@ -276,6 +281,8 @@ int gateway_new(const struct gateway_opts *opts, struct gateway **ret, struct ab
         g->opts.max_client_connections = MAX(g->opts.max_connections / 2, (size_t)1);
     if (g->opts.max_sandbox_connections == 0)
         g->opts.max_sandbox_connections = DEFAULT_SANDBOX_CONNECTIONS;
+    if (g->opts.max_key_connections == 0)
+        g->opts.max_key_connections = MAX(g->opts.max_connections / 2, (size_t)1);
     if (g->opts.wait_ms == 0)
         g->opts.wait_ms = DEFAULT_WAIT_MS;
     wait_list_init(&g->waits, g->opts.loop);

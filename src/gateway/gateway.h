@@ -12,6 +12,7 @@
 
 struct gateway;
 struct tls_server;
+struct gateway_counters;
 
 struct gateway_opts {
     uv_loop_t *loop;
@@ -25,7 +26,10 @@ struct gateway_opts {
     size_t max_connections;   /* of clients; 0 = 10000 */
     size_t max_client_connections;  /* of one address, see peers.h; 0 = half of max_connections */
     size_t max_sandbox_connections; /* into one sandbox; 0 = 1000 */
-    uint32_t wait_ms;               /* how long a request waits for a restarting role; 0 = 5000 */
+    size_t
+        max_key_connections; /* into all sandboxes that one API key made; 0 = half of max_connections */
+    struct gateway_counters *counters; /* borrowed until gateway_free */
+    uint32_t wait_ms; /* how long a request waits for a restarting role; 0 = 5000 */
     bool has_access_log;
 };
 

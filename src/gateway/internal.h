@@ -4,6 +4,7 @@
  *     request.c   one request from its head to its end: routing, waiting, relaying, giving up
  *     upstream.c  connections into sandboxes: idle ones, sockets from the engine, who waits for them
  *     answer.c    answers of the gateway's own
+ *     request_count.c  what the log and the counters hear of a request
  */
 #pragma once
 
@@ -13,6 +14,7 @@
 #include "gateway/route.h"
 #include "gateway/table.h"
 #include "gateway/wait.h"
+#include "net/counters.h"
 #include "net/http_server.h"
 #include "net/ipc.h"
 #include "net/relay.h"
@@ -42,8 +44,12 @@ struct request {
     unsigned n_refs; /* itself and the question to control that is under way */
     struct wait wait;
     uint64_t give_up_at; /* loop time */
-    int64_t began_ns;    /* for the log */
-    int status;
+    int64_t began_ns;
+    int64_t answered_ns; /* head of the answer; 0 = none */
+    int status;          /* 0 = no whole answer */
+    enum count_route count_route;
+    bool has_trouble;
+    enum count_upstream trouble; /* counted at the end */
 
     unsigned n_tries;
     bool is_second_address; /* ::1 after 127.0.0.1 was refused */
@@ -84,6 +90,13 @@ void answer_sandbox_error(struct request *r, int status, int should_retry, const
 void answer_gone(struct request *r);
 void answer_port_closed(struct request *r, bool should_retry);
 void answer_options(struct request *r);
+
+/* request_count.c: the log's line and the counters of a request that is over. */
+void request_tell(struct request *r, const struct http1_head *head);
+/* What is to be counted as its upstream error; the last one counts. */
+void request_trouble(struct request *r, enum count_upstream what);
+/* Where its bytes and its end are counted, by its route. */
+void request_set_route(struct request *r);
 
 /* request.c */
 void request_begin(void *user, struct http_exchange *ex);

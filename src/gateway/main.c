@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "gateway/gateway.h"
 #include "net/confine.h"
+#include "net/counters.h"
 #include "net/heartbeat.h"
 #include "net/tls.h"
 
@@ -28,6 +29,8 @@ static const char usage[] =
     "  --max-connections N        clients at once (10000, and what the descriptors allow)\n"
     "  --max-client-connections N  of one address; loopback is not counted (half of the above)\n"
     "  --max-sandbox-connections N  into one sandbox (1000)\n"
+    "  --max-key-connections N  into all sandboxes of one API key (half of --max-connections)\n"
+    "  --counters-fd N --counters-block N  memory and block to count in\n"
     "  --wait-ms N                wait for a restarting role (5000)\n"
     "  --heartbeat-fd N           eventfd on which the loop beats\n"
     "  --access-log               a line for each request\n"
@@ -48,6 +51,9 @@ enum {
     OPT_MAX,
     OPT_MAX_CLIENT,
     OPT_MAX_SANDBOX,
+    OPT_MAX_KEY,
+    OPT_COUNTERS_FD,
+    OPT_COUNTERS_BLOCK,
     OPT_WAIT,
     OPT_ACCESS_LOG,
     OPT_TLS_LISTEN_FD,
@@ -68,6 +74,9 @@ static const struct option options[] = {
     { "max-connections", required_argument, NULL, OPT_MAX },
     { "max-client-connections", required_argument, NULL, OPT_MAX_CLIENT },
     { "max-sandbox-connections", required_argument, NULL, OPT_MAX_SANDBOX },
+    { "max-key-connections", required_argument, NULL, OPT_MAX_KEY },
+    { "counters-fd", required_argument, NULL, OPT_COUNTERS_FD },
+    { "counters-block", required_argument, NULL, OPT_COUNTERS_BLOCK },
     { "wait-ms", required_argument, NULL, OPT_WAIT },
     { "access-log", no_argument, NULL, OPT_ACCESS_LOG },
     { "tls-listen-fd", required_argument, NULL, OPT_TLS_LISTEN_FD },
@@ -81,6 +90,8 @@ struct arguments {
     struct confine_opts confine;
     int heartbeat_fd; /* -1: none */
     int tls_fd;       /* the same */
+    int counters_fd;  /* the same */
+    size_t counters_block;
 };
 
 struct process {
@@ -148,6 +159,12 @@ static int parse_one(struct arguments *a, int option, const char *name, struct a
         a->gateway.max_client_connections = n;
     else if (option == OPT_MAX_SANDBOX)
         a->gateway.max_sandbox_connections = n;
+    else if (option == OPT_MAX_KEY)
+        a->gateway.max_key_connections = n;
+    else if (option == OPT_COUNTERS_FD)
+        a->counters_fd = (int)n;
+    else if (option == OPT_COUNTERS_BLOCK)
+        a->counters_block = n;
     else if (option == OPT_WAIT)
         a->gateway.wait_ms = (uint32_t)n;
     return r;
@@ -160,7 +177,8 @@ static int parse_arguments(int argc, char **argv, struct arguments *a, struct ab
     *a = (struct arguments){
         .gateway = { .listen_fd = -EBADF, .tls_listen_fd = -EBADF, .domain = "localhost" },
         .heartbeat_fd = -1,
-        .tls_fd = -1
+        .tls_fd = -1,
+        .counters_fd = -1
     };
     while ((option = getopt_long(argc, argv, "", options, &index)) >= 0) {
         int r;
@@ -270,6 +288,26 @@ static int start_tls(struct process *p, struct arguments *a, struct abx_err *err
     return r;
 }
 
+static int start_counting(struct arguments *a, struct abx_err *err)
+{
+    static struct gateway_counters own;
+    uint8_t *map = NULL;
+    void *mapped;
+    int r;
+
+    if (a->counters_fd >= 0) {
+        r = counters_map(a->counters_fd, a->counters_block + 1, true, &mapped, err);
+        fd_close(a->counters_fd);
+        if (r < 0)
+            return r;
+        map = (uint8_t *)mapped + a->counters_block * COUNTERS_BLOCK;
+    }
+    a->gateway.counters = gateway_counters_take(map, &own);
+    if (map && a->gateway.counters == &own)
+        log_warn("the counters are of another release: this process is not in the metrics", NULL);
+    return 0;
+}
+
 static int process_start(struct process *p, struct arguments *a, struct abx_err *err)
 {
     int r = uv_loop_init(&p->loop);
@@ -289,6 +327,9 @@ static int process_start(struct process *p, struct arguments *a, struct abx_err 
         return r;
     if (a->tls_fd >= 0)
         r = start_tls(p, a, err);
+    if (r < 0)
+        return r;
+    r = start_counting(a, err);
     if (r < 0)
         return r;
     a->gateway.loop = &p->loop;

@@ -17,7 +17,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "base/str.h"
 #include "e2b/errors.h"
 #include "e2b/tokens.h"
@@ -57,29 +56,6 @@ static void request_free(struct request *r)
     free(r);
 }
 
-/* One line for each request: warnings for failures of ours, the rest only when asked for. That a
- * sandbox is gone or its port closed is an answer like any other. */
-static void request_log(const struct request *r, const struct http1_head *head)
-{
-    bool is_bad = r->is_failure;
-    char status[8], ms[24], method[16], path[256];
-
-    if (!r->g->opts.has_access_log && !is_bad && !log_is_on(LOG_DEBUG))
-        return;
-    (void)snprintf(status, sizeof(status), "%d", r->status % 10000);
-    (void)snprintf(ms, sizeof(ms), "%.1f", (double)(time_mono_ns() - r->began_ns) / 1e6);
-    (void)snprintf(method, sizeof(method), "%.*s", (int)MIN(head->method.n, sizeof(method) - 1),
-                   (const char *)head->method.p);
-    (void)snprintf(path, sizeof(path), "%.*s", (int)MIN(head->path.n, sizeof(path) - 1),
-                   (const char *)head->path.p);
-    log_event(is_bad                      ? LOG_WARN
-              : r->g->opts.has_access_log ? LOG_INFO
-                                          : LOG_DEBUG,
-              "request", "request_id", r->request_id, "method", method, "path", path, "sandbox",
-              r->route.kind == ROUTE_TO_CONTROL ? "-" : r->route.id, "status", status, "ms", ms,
-              NULL);
-}
-
 /* The exchange is over or out of our hands. */
 static void request_end(struct request *r)
 {
@@ -94,8 +70,9 @@ static void on_client_close(void *user, struct http_exchange *ex, const struct a
 {
     struct request *r = user;
 
-    (void)why;
-    request_log(r, http_exchange_head(ex));
+    if (why->code != 0)
+        r->status = 0;
+    request_tell(r, http_exchange_head(ex));
     request_end(r);
 }
 
@@ -106,6 +83,7 @@ static const struct http_exchange_events own_events = { .on_close = on_client_cl
 
 static void give_up(struct request *r)
 {
+    request_trouble(r, r->is_broken ? COUNT_UPSTREAM_BROKEN : COUNT_UPSTREAM_UNAVAILABLE);
     if (r->is_broken)
         answer_sandbox_error(r, 502, 0, text_broken);
     else if (r->route.kind != ROUTE_TO_SANDBOX)
@@ -221,8 +199,10 @@ static void on_looked_up(void *user, const struct abx_err *failure, const Abx__I
     } else if (row->state == ROW_PAUSED) {
         answer_gone(r);
     } else if (r->is_broken) {
+        request_trouble(r, COUNT_UPSTREAM_BROKEN);
         answer_sandbox_error(r, 502, 0, text_broken);
     } else if (is_doubted && time_left(r) == 0) {
+        request_trouble(r, COUNT_UPSTREAM_UNAVAILABLE);
         answer_sandbox_error(r, 503, 1, text_restarting);
     } else if (is_doubted) {
         request_pause(r, DOUBT_PAUSE_MS);
@@ -267,6 +247,7 @@ static void on_relayed(void *user, struct http_exchange *ex, struct http_conn *c
 static int relay_begin(struct request *r, struct http_conn *conn, const char *mask_host)
 {
     const struct http1_head *head = http_exchange_head(r->ex);
+    struct gateway_counters *counters = r->g->opts.counters;
     bool is_sandbox = r->route.kind == ROUTE_TO_SANDBOX;
     struct upstream_fields fields = { 0 };
     struct relay_opts opts = { .ex = r->ex,
@@ -274,6 +255,8 @@ static int relay_begin(struct request *r, struct http_conn *conn, const char *ma
                                .target = origin_target(head),
                                .response_fields = r->answer_fields,
                                .n_response_fields = ANSWER_FIELDS,
+                               .bytes_in = &counters->bytes_in[r->count_route],
+                               .bytes_out = &counters->bytes_out[r->count_route],
                                .on_done = on_relayed,
                                .user = r };
     int e = upstream_fields_make(r->ex, r->request_id, r->route.port == ENVD_PORT ? "" : mask_host,
@@ -300,8 +283,10 @@ static void sandbox_unreached(struct request *r, const struct abx_err *why)
     bool is_refused = why->sys == ECONNREFUSED;
 
     if (why->sys == EPROTO) {
+        request_trouble(r, COUNT_UPSTREAM_TLS);
         answer_sandbox_error(r, 502, 1, text_no_tls);
     } else if (why->code == ABX_DEADLINE_EXCEEDED) {
+        request_trouble(r, COUNT_UPSTREAM_TIMEOUT);
         answer_sandbox_error(r, 504, 1, "The server on this port does not accept connections");
     } else if (is_refused && !r->is_second_address) {
         r->is_second_address = true;
@@ -320,10 +305,12 @@ static void sandbox_unreached(struct request *r, const struct abx_err *why)
 
 static void control_unreached(struct request *r)
 {
-    if (time_left(r) == 0)
-        answer_error(r, 503, 1, text_restarting);
-    else
+    if (time_left(r) > 0) {
         request_pause(r, CONTROL_PAUSE_MS);
+        return;
+    }
+    request_trouble(r, COUNT_UPSTREAM_UNAVAILABLE);
+    answer_error(r, 503, 1, text_restarting);
 }
 
 static void relay_failed(struct request *r, const struct relay_result *result, bool was_connected)
@@ -340,8 +327,10 @@ static void relay_failed(struct request *r, const struct relay_result *result, b
         r->is_broken = true;
         request_step(r);
     } else if (result->err.code == ABX_DEADLINE_EXCEEDED) {
+        request_trouble(r, COUNT_UPSTREAM_CONTROL);
         answer_error(r, 504, 0, text_control_late);
     } else {
+        request_trouble(r, COUNT_UPSTREAM_CONTROL);
         answer_error(r, 502, 0, text_control_broken);
     }
 }
@@ -371,8 +360,11 @@ static void on_relayed(void *user, struct http_exchange *ex, struct http_conn *c
     if (r->row)
         gateway_leave_row(r);
     r->status = result->err.code && result->is_response_sent ? 0 : result->status;
-    if (ex)
-        request_log(r, http_exchange_head(ex));
+    r->answered_ns = result->head_ns;
+    if (r->status == 0 && result->err.code != ABX_CANCELED)
+        request_trouble(r, r->count_route == COUNT_ROUTE_CONTROL ? COUNT_UPSTREAM_CONTROL
+                                                                 : COUNT_UPSTREAM_BROKEN);
+    request_tell(r, ex ? http_exchange_head(ex) : NULL);
     request_end(r);
 }
 
@@ -455,11 +447,19 @@ static void sandbox_enter(struct request *r, struct row *row)
             request_wait(r);
             return;
         case UPSTREAM_FAILED:
+            request_trouble(r, COUNT_UPSTREAM_UNAVAILABLE);
             answer_sandbox_error(r, 503, 1, "The gateway is out of resources");
             return;
         }
     }
+    request_trouble(r, COUNT_UPSTREAM_UNAVAILABLE);
     answer_sandbox_error(r, 503, 1, "The gateway is out of resources");
+}
+
+static void too_many(struct request *r, enum count_limit which, const char *message)
+{
+    count_add(&r->g->opts.counters->limited[which], 1);
+    answer_sandbox_error(r, 429, 1, message);
 }
 
 static void sandbox_step(struct request *r)
@@ -487,7 +487,9 @@ static void sandbox_step(struct request *r)
                              "This port asks for the sandbox's traffic access token in "
                              "E2b-Traffic-Access-Token");
     else if (row->n_active >= g->opts.max_sandbox_connections)
-        answer_sandbox_error(r, 429, 1, "Too many connections to this sandbox");
+        too_many(r, COUNT_LIMIT_SANDBOX, "Too many connections to this sandbox");
+    else if (row->key->n_active >= g->opts.max_key_connections)
+        too_many(r, COUNT_LIMIT_KEY, "Too many connections to sandboxes of this API key");
     else
         sandbox_enter(r, row);
 }
@@ -516,6 +518,7 @@ void request_sockets_came(struct request *r, int code)
             request_pause(r, DOUBT_PAUSE_MS);
         return;
     default:
+        request_trouble(r, COUNT_UPSTREAM_UNAVAILABLE);
         answer_sandbox_error(r, 503, 1, "The sandbox cannot be reached at the moment");
     }
 }
@@ -565,6 +568,7 @@ static void token_step(struct request *r)
         r->route.port = ENVD_PORT;
         memcpy(r->route.id, search.id, sizeof(r->route.id));
     }
+    request_set_route(r);
     request_step(r);
 }
 
@@ -603,6 +607,7 @@ void request_begin(void *user, struct http_exchange *ex)
     r->ex = ex;
     r->n_refs = 1;
     r->began_ns = time_mono_ns();
+    r->count_route = COUNT_ROUTE_NONE;
     r->give_up_at = uv_now(g->opts.loop) + g->opts.wait_ms;
     r->next = g->requests;
     if (r->next)
@@ -617,6 +622,7 @@ void request_begin(void *user, struct http_exchange *ex)
         answer_error(r, 405, -1, "CONNECT is not for this service");
     } else {
         route_decide(head, g->opts.domain, &r->route);
+        request_set_route(r);
         request_step(r);
     }
 }

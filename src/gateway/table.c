@@ -142,6 +142,10 @@ static int row_set(struct table *t, struct row *row, const Abx__Ipc__Entry *entr
         r = set_https_ports(row, entry, err);
     if (r < 0)
         return r;
+    if (!row->key)
+        row->key = key_use_get(&t->keys, entry->key_id);
+    if (!row->key)
+        return err_oom(err);
     row->state = state_of(entry->state);
     row->generation = t->generation;
     return 0;
@@ -203,6 +207,7 @@ void table_row_free(struct row *row)
     free(row->traffic_token);
     free(row->mask_host);
     free(row->https_ports);
+    key_use_put(row->key);
     free(row);
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "e2b/ids.h"
+#include "gateway/keys.h"
 #include "schema/ipc.pb-c.h"
 
 struct ports;   /* upstream.h */
@@ -26,6 +27,7 @@ struct row {
     char *mask_host;       /* never NULL; "" = none */
     uint16_t *https_ports; /* whose servers speak TLS */
     size_t n_https_ports;
+    struct key_use *key; /* of the key that made it; a reference */
     struct ports *ports;
     struct request *active; /* requests with a connection into the sandbox */
     size_t n_active;
@@ -39,6 +41,7 @@ struct table {
     struct row **buckets;
     size_t n_buckets; /* power of two */
     size_t n_rows;
+    struct key_uses keys;
     uint64_t generation;
     bool is_synced;  /* control has sent all rows over the present connection */
     bool was_synced; /* rows are worth something: there was a whole table once */

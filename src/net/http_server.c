@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/fd.h"
+#include "net/counters.h"
 #include "net/http_session.h"
 
 #define ACCEPTS_PER_EVENT 32
@@ -59,6 +60,14 @@ static void peer_name(const struct sockaddr_storage *address, char to[INET6_ADDR
         (void)inet_ntop(AF_INET6, &in6->sin6_addr, to, INET6_ADDRSTRLEN);
     else
         (void)snprintf(to, INET6_ADDRSTRLEN, "unix");
+}
+
+static void count_connections(const struct http_server *server, uint64_t n_new)
+{
+    if (server->opts.n_connections)
+        __atomic_store_n(server->opts.n_connections, server->n_sessions, __ATOMIC_RELAXED);
+    if (server->opts.n_accepted && n_new > 0)
+        count_add(server->opts.n_accepted, n_new);
 }
 
 static void on_session_free(struct sock *sock)
@@ -152,6 +161,7 @@ static void session_open(struct listener *l, int fd, const struct sockaddr_stora
         s->next->prev = s;
     server->sessions = s;
     server->n_sessions++;
+    count_connections(server, 1);
     server->n_refs++;
     sock_watch(&s->sock, SOCK_READABLE);
     sock_set_deadline(&s->sock, s->progress_at, server->opts.idle_timeout_ms);
@@ -344,6 +354,7 @@ void server_forget(struct session *s)
     if (server->peers)
         peers_leave(server->peers, TAKE_PTR(s->counted));
     server->n_sessions--;
+    count_connections(server, 0);
     listen_start(server);
 }
 

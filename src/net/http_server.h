@@ -46,6 +46,8 @@ struct http_server_opts {
      * on_refused (may be NULL) told its address. */
     size_t max_peer_connections;
     void (*on_refused)(void *user, const char *peer);
+    /* Kept up to date (counters.h), may be NULL: connections at present, and all that were ever accepted. */
+    uint64_t *n_connections, *n_accepted;
     /* 0 = 10 s: from the first byte of a head to its end, and for the handshake of a layer */
     uint32_t header_timeout_ms;
     uint32_t idle_timeout_ms;  /* 0 = 620 s between requests, and without a byte after an upgrade */

@@ -8,6 +8,7 @@
 #include <assert.h>
 
 #include "base/str.h"
+#include "net/counters.h"
 
 struct relay {
     struct relay_opts opts;
@@ -19,6 +20,7 @@ struct relay {
     bool is_raw; /* the server agreed */
     bool is_response_sent;
     int status;
+    int64_t head_ns;
 };
 
 static bool is_half_full(size_t room)
@@ -52,6 +54,8 @@ static void client_body(void *user, struct http_exchange *ex, struct slice data,
         size_t n = http_conn_write(r->opts.conn, data);
 
         r->has_read_body = true;
+        if (r->opts.bytes_in)
+            count_add(r->opts.bytes_in, data.n);
         assert(n == data.n);
         if (is_half_full(http_conn_room(r->opts.conn)))
             http_exchange_read(ex, false);
@@ -73,7 +77,9 @@ static void client_writable(void *user, struct http_exchange *ex)
 static void client_close(void *user, struct http_exchange *ex, const struct abx_err *why)
 {
     struct relay *r = user;
-    struct relay_result result = { .is_response_sent = r->is_response_sent, .status = r->status };
+    struct relay_result result = { .is_response_sent = r->is_response_sent,
+                                   .status = r->status,
+                                   .head_ns = r->head_ns };
 
     (void)ex;
     r->ex = NULL;
@@ -147,6 +153,7 @@ static void server_head(void *user, struct http_conn *c, const struct http1_head
     if (!r->ex || (head->status < 200 && head->status != 101))
         return;
     r->status = head->status;
+    r->head_ns = time_mono_ns();
     n = response_fields(r, head, fields);
     if (head->status == 101) {
         result = http_exchange_upgrade(r->ex, fields, n, NULL);
@@ -173,6 +180,8 @@ static void server_body(void *user, struct http_conn *c, struct slice data, bool
     if (data.n > 0) {
         size_t n = http_exchange_write(r->ex, data);
 
+        if (r->opts.bytes_out)
+            count_add(r->opts.bytes_out, data.n);
         assert(n == data.n);
         if (is_half_full(http_exchange_room(r->ex)))
             http_conn_read(c, false);
@@ -200,6 +209,7 @@ static void server_done(void *user, struct http_conn *c, const struct abx_err *e
         .is_safe_to_retry = is_safe_to_retry && !r->has_read_body,
         .is_reusable = is_reusable,
         .status = r->status,
+        .head_ns = r->head_ns,
     };
 
     (void)c;

@@ -12,6 +12,7 @@ struct relay_result {
     bool is_safe_to_retry; /* nothing reached the server and no request body byte was consumed */
     bool is_reusable;      /* the connection may carry another request */
     int status;            /* of the response, 0 = none came */
+    int64_t head_ns;       /* when its head came (time_mono_ns), 0 = never */
 };
 
 struct relay_opts {
@@ -24,6 +25,7 @@ struct relay_opts {
     /* Extra response fields (CORS, ...), may be NULL. Borrowed until on_done. */
     const struct http1_field *response_fields;
     size_t n_response_fields;
+    uint64_t *bytes_in, *bytes_out; /* counters.h: bytes from and to the client; may be NULL */
     /* Exactly once. When the client went away, err is CANCELED and the exchange is gone (NULL).
      * When the upstream broke after the response head, the exchange was aborted without a last
      * chunk. Before it, the exchange is the caller's again: retry or answer. */

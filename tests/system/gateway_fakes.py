@@ -110,8 +110,8 @@ class EchoServer(socketserver.ThreadingMixIn, socketserver.BaseServer):
 class Sandbox:
     """A network namespace with servers in it."""
 
-    def __init__(self, name, access_token="", traffic_token="", mask="", state=RUNNING, https=()):
-        self.name, self.state, self.https = name, state, https
+    def __init__(self, name, access_token="", traffic_token="", mask="", state=RUNNING, https=(), key=""):
+        self.name, self.state, self.https, self.key = name, state, https, key
         self.access_token, self.traffic_token, self.mask = access_token, traffic_token, mask
         self.work = queue.Queue()
         self.open = []
@@ -173,7 +173,7 @@ class Sandbox:
 
     def entry(self):
         return [(1, self.name), (2, self.state), (3, "default"), (4, self.access_token), (5, self.traffic_token),
-                (7, self.mask), *((8, port) for port in self.https)]
+                (7, self.mask), *((8, port) for port in self.https), (10, self.key)]
 
     def close(self):
         for thing in self.open:

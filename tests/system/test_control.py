@@ -159,6 +159,37 @@ def test_secure_and_traffic(control):
     gateway.wait(lambda: private["sandboxID"] in gateway.entries)
     entry = gateway.entries[private["sandboxID"]]
     assert text(entry, 5) == private["trafficAccessToken"] and text(entry, 7) == "x.test:${PORT}"
+    key = next(k["id"] for k in control.admin({"op": "key.list"})["keys"])
+    assert text(entry, 10) == key
+    assert "key" not in control.ask("GET", f"/sandboxes/{private['sandboxID']}").json
+    control.restart()
+    gateway = control.gateway()
+    gateway.wait(lambda: private["sandboxID"] in gateway.entries)
+    assert text(gateway.entries[private["sandboxID"]], 10) == key
+
+
+def test_requests_of_a_key_at_a_time(build_dir, tmp_path):
+    c = Control(build_dir, tmp_path, "--max-key-connections=2")
+    try:
+        go_on = threading.Event()
+        c.engine.on_create = lambda sandbox: go_on.wait(20) and None
+        other = {"X-API-Key": c.admin({"op": "key.create"})["key"]}
+        threads = [threading.Thread(target=c.create) for _ in range(2)]
+        for t in threads:
+            t.start()
+        until(lambda: len(c.engine.creating) == 2)
+        answer = c.ask("GET", "/sandboxes")
+        assert answer.status == 429 and answer.headers["Should-Retry"] == "true"
+        assert answer.message == "Too many requests of this API key at a time (at most 2)"
+        assert c.ask("GET", "/sandboxes", headers=other).status == 200
+        assert c.ask("GET", "/sandboxes", headers={"X-API-Key": ""}).status == 401
+        go_on.set()
+        for t in threads:
+            t.join(20)
+        for _ in range(5):  # refused and finished ones count no more
+            assert len(c.ids()) == 2
+    finally:
+        c.close()
 
 
 def test_sizes(build_dir, tmp_path):

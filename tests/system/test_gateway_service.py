@@ -2,7 +2,10 @@
 
 import http.client
 import json
+import os
 import signal
+import time
+from pathlib import Path
 
 import pytest
 from envd import Envd
@@ -104,3 +107,132 @@ def test_network_options_from_create_to_restart(service, tmp_path):
 def test_bad_https_ports_are_named(service, ports):
     status, _, got = service.request("POST", "/v2/sandboxes", {"templateID": "base", "network": {"httpsPorts": ports}})
     assert (status, got["code"]) == (400, 400) and "network.httpsPorts" in got["message"]
+
+
+# --- metrics ----------------------------------------------------------------------------------------
+
+
+def scrape(service):
+    """{(name, labels): value} of all samples and {name: type} of the families, read by Prometheus' own parser."""
+    parser = pytest.importorskip("prometheus_client.parser", reason="tools of the py environment")
+    status, head, body = service.request("GET", "/abx/v1/metrics")
+    assert status == 200 and head["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8", (status, body)
+    samples, types = {}, {}
+    for family in parser.text_string_to_metric_families(body.decode()):
+        assert family.name not in types and family.documentation and family.samples, family
+        types[family.name] = family.type
+        for s in family.samples:
+            place = (s.name, tuple(sorted(s.labels.items())))
+            assert place not in samples, place
+            samples[place] = s.value
+    return samples, types
+
+
+def value(samples, name, **labels):
+    return samples[(name, tuple(sorted(labels.items())))]
+
+
+def check_whole(samples, types):
+    """Histograms add up, and so do the processes."""
+    sums = {}
+    for (name, labels), v in samples.items():
+        labels = dict(labels)
+        if name.startswith("abx_gateway_"):
+            assert labels.pop("process") in ("0", "1")
+            place = (name.replace("abx_gateway_", "abx_"), tuple(sorted(labels.items())))
+            sums[place] = sums.get(place, 0) + v
+    for place, v in sums.items():
+        assert samples[place] == pytest.approx(v), place
+    for name in (n for n, t in types.items() if t == "histogram"):
+        series = {}
+        for (sample, labels), v in samples.items():
+            if sample == name + "_bucket":
+                rest = tuple(x for x in labels if x[0] != "le")
+                series.setdefault(rest, []).append((float(dict(labels)["le"]), v))
+        assert series
+        for rest, buckets in series.items():
+            counts = [v for _, v in sorted(buckets)]
+            assert counts == sorted(counts) and counts[-1] == samples[(name + "_count", rest)]
+
+
+def test_metrics_need_a_key_made_for_them(service):
+    ask = lambda key: service.request("GET", "/abx/v1/metrics", headers={"X-API-Key": key})
+    assert ask("")[0] == 401 and ask("e2b_" + "0" * 40)[0] == 401
+    plain = service.run_abx("key", "create").stdout.strip()
+    status, _, got = ask(plain)
+    assert (status, got["message"]) == (403, "The API key lacks the scope 'metrics:read'")
+    made = service.run_abx("key", "create", "--scope", "metrics:read").stdout.strip()
+    assert ask(made)[0] == 200
+    assert service.request("GET", "/abx/v1/metrics", headers={"X-API-Key": "", "Authorization": f"Bearer {made}"})[0] == 200
+    assert service.request("GET", "/sandboxes", headers={"X-API-Key": made})[0] == 403
+    assert "no-such" in service.run_abx("key", "create", "--scope", "no-such").stderr
+    status, head, _ = service.request("POST", "/abx/v1/metrics")
+    assert (status, head["Allow"]) == (405, "GET")
+
+
+def test_metrics_are_those_of_the_documentation(service):
+    samples, types = scrape(service)
+    check_whole(samples, types)
+    table = {}
+    for line in (Path(__file__).resolve().parents[2] / "docs/metrics.md").read_text().splitlines():
+        if line.startswith("| abx_"):
+            name, kind, labels = (x.strip() for x in line.split("|")[1:4])
+            # as the parser names counters
+            table[name.removesuffix("_total") if kind == "counter" else name] = (kind, set(filter(None, labels.split(", "))))
+    assert {name: kind for name, (kind, _) in table.items()} == types
+    for (sample, labels), _ in samples.items():
+        name = max((n for n in table if sample.startswith(n)), key=len)
+        assert {k for k, _ in labels} - {"le"} == table[name][1], sample
+
+
+def test_metrics_count_what_happened_and_outlive_their_processes(service):
+    before, types = scrape(service)
+    grown = lambda now, name, **labels: value(now, name, **labels) - value(before, name, **labels)
+    box = service.create(timeout=300)
+    envd = Envd(service, box)
+    envd.write("server.py", SERVER)
+    start(envd, 3000)
+    for _ in range(8):
+        assert post(service, box, 3000, b"x" * 1000)[0] == 200
+    assert post(service, box, 3001)[0] == 502
+    assert post(service, {"sandboxID": "inothere"}, 3000)[0] == 502
+    assert service.request("GET", "/nothing")[0] == 404
+    assert service.request("POST", "/v2/sandboxes", {"templateID": "no-such"})[0] == 404
+    now, types = scrape(service)
+    check_whole(now, types)
+    assert value(now, "abx_sandboxes", state="running") == value(now, "abx_engine_sandboxes") == 1
+    assert value(now, "abx_engine_up") == 1
+    assert grown(now, "abx_creates_total", result="ok") == grown(now, "abx_create_seconds_count") == 1
+    assert grown(now, "abx_requests_total", route="port", **{"class": "2xx"}) == 8
+    assert grown(now, "abx_request_seconds_count", route="port") == 10
+    assert grown(now, "abx_bytes_total", route="port", direction="in") == 8000
+    assert grown(now, "abx_bytes_total", route="port", direction="out") > 8 * 100
+    assert grown(now, "abx_upstream_errors_total", kind="closed") == 1
+    assert grown(now, "abx_upstream_errors_total", kind="gone") == 1
+    assert grown(now, "abx_requests_total", route="control", **{"class": "4xx"}) >= 2
+    assert value(now, "abx_connections") >= 1
+    # every process that counts is killed: no total is lost or goes back
+    old = service.roles()
+    for name in ("abx-gateway", "abx-control"):
+        for pid in old[name]:
+            os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            after, types = scrape(service)
+            if value(after, "abx_starts_total") == value(now, "abx_starts_total") + 2 and value(after, "abx_engine_up"):
+                break
+        except (OSError, http.client.HTTPException, AssertionError) as e:
+            assert time.monotonic() < deadline, e
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    check_whole(after, types)
+    assert value(after, "abx_control_starts_total") == value(now, "abx_control_starts_total") + 1
+    for (name, labels), v in now.items():
+        if name.endswith(("_total", "_bucket", "_count", "_sum")):
+            assert after[(name, labels)] >= v, (name, labels)
+    assert service.kill(box["sandboxID"]) == 204
+    last, _ = scrape(service)
+    assert value(last, "abx_kills_total", reason="request") == value(now, "abx_kills_total", reason="request") + 1
+    assert value(last, "abx_kill_seconds_count") >= value(now, "abx_kill_seconds_count") + 1
+    assert value(last, "abx_sandboxes", state="running") == 0

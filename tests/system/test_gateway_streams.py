@@ -235,6 +235,31 @@ def test_too_many_connections_into_one_sandbox(build_dir, tmp_path):
     assert world.close() == 0
 
 
+def test_too_many_connections_into_the_sandboxes_of_one_key(build_dir, tmp_path):
+    world = World(build_dir, tmp_path, "--max-key-connections", "2")
+    clients = [Client(world) for _ in range(3)]
+    raws = [Raw(world.sandbox(name, key=key)) for name, key in (("ia", "k1"), ("ib", "k1"), ("ic", "k1"), ("id", "k2"))]
+    held = []
+    for c, raw, name in zip(clients, raws, ("ia", "ib")):
+        c.send("GET", "/", to(name))
+        held.append(raw.accept()[0])
+    got = clients[2].request("GET", "/", to("ic"))
+    assert (got.status, got.fields["should-retry"], got.fields["retry-after"]) == (429, "true", "1")
+    assert got.json() == {"sandboxId": "ic", "message": "Too many connections to sandboxes of this API key", "code": 429}
+    clients[2].send("GET", "/", to("id"))  # of another key
+    held.append(raws[3].accept()[0])
+    held[2].sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+    assert clients[2].response().status == 204
+    clients[0].close()  # what a client gives up is free again
+    expect_reset(held[0])
+    clients[2].send("GET", "/", to("ic"))
+    held.append(raws[2].accept()[0])
+    for c in clients[1:]:
+        c.close()
+    world.kill(world.sandboxes[1])  # the end of a sandbox too, and its key goes with the last one
+    assert world.close() == 0
+
+
 def test_one_client_does_not_take_all_connections(build_dir, tmp_path):
     net = Sandbox("inet")  # a network in which clients have addresses that are not loopback's
     net.add_address("10.9.8.8")

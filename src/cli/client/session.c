@@ -146,8 +146,8 @@ static void hint_of(const struct session *s, char *to, size_t size)
         (void)snprintf(to, size, "'abx sandbox exec ID getent passwd' lists the users there.");
     else if (s->error.code == ABX_UNIMPLEMENTED && s->error.http_status == 501)
         (void)snprintf(to, size,
-                       "Not every service has everything: 'abx serve' has no pause, fork, "
-                       "snapshots, logs and metrics in this release.");
+                       "Not every service has everything: what 'abx serve' does not do yet is in "
+                       "its README.");
 }
 
 static json_t *error_json(const struct abx_error *e, const char *message, const char *hint)

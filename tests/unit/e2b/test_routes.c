@@ -17,6 +17,7 @@ static void requests_find_their_route(void **state)
     } rows[] = {
         { "GET", "/health", ROUTE_HEALTH, NULL },
         { "GET", "/abx/v1/info", ROUTE_INFO, NULL },
+        { "GET", "/abx/v1/metrics", ROUTE_SERVICE_METRICS, NULL },
         { "POST", "/sandboxes", ROUTE_SANDBOX_CREATE, NULL },
         { "POST", "/sandboxes/", ROUTE_SANDBOX_CREATE, NULL },
         { "POST", "/v2/sandboxes", ROUTE_SANDBOX_CREATE_V2, NULL },
