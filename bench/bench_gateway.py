@@ -1,25 +1,33 @@
-"""See bench_gateway.sh. Everything runs on loopback; the figures that count are the proxies' own CPU seconds per
+"""See bench_gateway.sh. `target` is what is to be reached: ours to nginx's, higher is better, of requests (or handshakes) for
+the same CPU; throughput is bounded by wrk, the origin and whoever else is on the machine. Everything runs on loopback; the figures that count are the proxies' own CPU seconds per
 request (from /proc/PID/schedstat), which other load on the machine disturbs least. What nginx does not do: look the
 sandbox up, make sockets in a network namespace, give each request an id."""
 
 import os
 import re
+import resource
+import selectors
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/system"))
 import gateway_fakes  # noqa: E402
+import http_fakes  # noqa: E402
 
 BUILD = Path(os.environ.get("ABX_BUILD", ROOT / "build"))
 BASE = int(os.environ.get("ABX_BENCH_PORT", 19350))
-UPSTREAM, PROXY = BASE, BASE + 1
+UPSTREAM, PROXY, PROXY_TLS, ECHO = BASE, BASE + 1, BASE + 2, BASE + 3
+IDLE = 2000
+STREAMS = 200
 
 NGINX = """
 worker_processes 1;
@@ -45,8 +53,11 @@ ORIGIN = """
 """
 REVERSE = """
     upstream up {{ server 127.0.0.1:{upstream}; keepalive 256; keepalive_requests 100000000; }}
+    ssl_certificate {certificate}; ssl_certificate_key {key};
+    ssl_session_cache off;
     server {{
         listen 127.0.0.1:{port} backlog=1024;
+        listen 127.0.0.1:{tls_port} ssl backlog=1024;
         location / {{
             proxy_pass http://up;
             proxy_http_version 1.1;
@@ -107,17 +118,148 @@ def wrk(port, path, connections, seconds, script):
         re.search(r"99%\s+(\S+)", out)[1]
 
 
+def handshakes(port, seconds, certificates):
+    """Whole TLS 1.3 handshakes, none resumed, by four clients at once; each fetches nothing."""
+    args = ["openssl", "s_time", "-connect", f"127.0.0.1:{port}", "-new", "-tls1_3", "-time", str(seconds), "-CAfile",
+            certificates / "ca.pem"]
+    clients = [subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for _ in range(4)]
+    outs = [c.communicate()[0] for c in clients]
+    return sum(int(re.search(r"(\d+) connections in \d+ real", out)[1]) for out in outs)
+
+
+class Echo(threading.Thread):
+    """The servers behind idle connections: switch protocols, then hold still."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.listener = socket.create_server(("127.0.0.1", ECHO), backlog=1024)
+        self.held = []
+        self.start()
+
+    def run(self):
+        while True:
+            conn, _ = self.listener.accept()
+            conn.recv(4096)
+            conn.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n")
+            self.held.append(conn)
+
+
+def idle(world, what, connect, request, until):
+    """Bytes of the gateway's resident memory for each of IDLE connections on which nothing happens any more."""
+    before = gateway_rss(world)
+    clients = []
+    for _ in range(IDLE):
+        c = connect()
+        c.sendall(request)
+        while until not in c.recv(4096):
+            pass
+        clients.append(c)
+    grown = (gateway_rss(world) - before) * 1024 / IDLE
+    print(f"{f'{IDLE} idle: {what}':44} {grown:8.0f} bytes each (target < 16384)", flush=True)
+    for c in clients:
+        c.close()
+
+
+def request_for(port, more=""):
+    return f"GET /small HTTP/1.1\r\nHost: h\r\nE2b-Sandbox-Id: ibench\r\nE2b-Sandbox-Port: {port}\r\n{more}\r\n".encode()
+
+
+def idle_all(world, certificates):
+    tls = ssl.create_default_context(cafile=certificates / "ca.pem")
+    secure = lambda: tls.wrap_socket(socket.create_connection(("127.0.0.1", world.tls_port)), server_hostname="127.0.0.1")
+    upgrade = request_for(ECHO, "Upgrade: x\r\nConnection: Upgrade\r\n")
+    echo = Echo()
+    idle(world, "keep-alive clients", world.connect, request_for(UPSTREAM), b"hello world")
+    idle(world, "keep-alive clients, TLS", secure, request_for(UPSTREAM), b"hello world")
+    for what, connect in (("relayed upgrades", world.connect), ("relayed upgrades, TLS", secure)):
+        idle(world, what, connect, upgrade, b"\r\n\r\n")
+        for conn in echo.held:
+            conn.close()
+        echo.held.clear()
+
+
+def streams(port, seconds, headers):
+    """STREAMS bodies at once on as many connections, read as fast as they come: bytes of each, and the median and the
+    longest time of a small request meanwhile."""
+    request = f"GET /endless HTTP/1.1\r\nHost: h\r\n{headers}\r\n".encode()
+    small = f"GET /small HTTP/1.1\r\nHost: h\r\n{headers}\r\n".encode()
+    poll = selectors.DefaultSelector()
+    got = {}
+    for _ in range(STREAMS):
+        c = socket.create_connection(("127.0.0.1", port))
+        c.sendall(request)
+        c.setblocking(False)
+        poll.register(c, selectors.EVENT_READ)
+        got[c] = 0
+    other = socket.create_connection(("127.0.0.1", port))
+    other.setblocking(False)
+    poll.register(other, selectors.EVENT_READ)
+    times, sent = [], time.monotonic()
+    other.sendall(small)
+    end = sent + seconds
+    while time.monotonic() < end:
+        for key, _ in poll.select(1):
+            n = len(key.fileobj.recv(1 << 18))
+            if key.fileobj is not other:
+                got[key.fileobj] += n
+                continue
+            times.append(time.monotonic() - sent)
+            sent = time.monotonic()
+            other.sendall(small)
+    for c in (*got, other):
+        c.close()
+    return sorted(got.values()), sorted(times)
+
+
+def relays(world, worker, scripts, seconds):
+    print(f"{'case':26} {'proxy':8} {'req/s':>8} {'CPU us/req':>11} {'p50':>9} {'p99':>9} {'by CPU':>7} {'target':>7}")
+    for case, path, script, connections in (("GET 12 B, 64 conns", "/small", "get", 64),
+                                            ("GET 12 B, 1000 conns", "/small", "get", 1000),
+                                            ("POST 4 KiB, 64 conns", "/post", "post4k", 64),
+                                            ("GET 64 KiB, 64 conns", "/big", "get", 64),
+                                            ("GET 4 MiB, 8 conns", "/huge", "get", 8)):
+        cost = {}
+        for name, port, pid in (("nginx", PROXY, worker), ("gateway", world.port, world.process.pid)):
+            wrk(port, path, connections, 1, scripts[script])
+            before = cpu_ns(pid)
+            n, p50, p99 = wrk(port, path, connections, seconds, scripts[script])
+            cost[name] = (cpu_ns(pid) - before) / 1e3 / n
+            ratio = f"{cost['nginx'] / cost[name]:7.2f} {'>= 0.8':>7}" if name == "gateway" else ""
+            print(f"{case:26} {name:8} {n / seconds:8.0f} {cost[name]:11.1f} {p50:>9} {p99:>9} {ratio}", flush=True)
+
+
+def run(world, worker, scripts, seconds, certificates):
+    relays(world, worker, scripts, seconds)
+    cost = {}
+    for name, port, pid in (("nginx", PROXY_TLS, worker), ("gateway", world.tls_port, world.process.pid)):
+        before = cpu_ns(pid)
+        n = handshakes(port, seconds, certificates)
+        cost[name] = (cpu_ns(pid) - before) / 1e3 / n
+        ratio = f"{cost['nginx'] / cost[name]:27.2f} {'>= 0.8':>7}" if name == "gateway" else ""
+        print(f"{'TLS handshakes, 4 clients':26} {name:8} {n / seconds:8.0f} {cost[name]:11.1f} {ratio}", flush=True)
+    sandbox = f"E2b-Sandbox-Id: ibench\r\nE2b-Sandbox-Port: {UPSTREAM}\r\n"
+    for name, port in (("nginx", PROXY), ("gateway", world.port)):
+        got, times = streams(port, seconds, sandbox)
+        print(f"{f'{STREAMS} streams for {seconds} s':26} {name:8} {sum(got) / seconds / 2**20:8.0f} MiB/s, least and most of one: "
+              f"{got[0] / 2**20:.1f} and {got[-1] / 2**20:.1f} MiB; a small request meanwhile: p50 "
+              f"{times[len(times) // 2] * 1e3:.1f} ms, longest {times[-1] * 1e3:.1f} ms", flush=True)
+    idle_all(world, certificates)
+
+
 def main():
     seconds = int(sys.argv[1])
     folder = Path(tempfile.mkdtemp(prefix="abx-bench-"))
     folder.chmod(0o755)
     (folder / "gw").mkdir()
+    certificates = http_fakes.make_certificates(folder / "tls", "127.0.0.1")
+    pair = certificates / "127.0.0.1.pem", certificates / "127.0.0.1.key"
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(16384, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
     scripts = {}
     for name, body in (("get", ""), ("post4k", 'wrk.method = "POST"; wrk.body = string.rep("x", 4096)')):
         scripts[name] = folder / f"{name}.lua"
         scripts[name].write_text(f'{body}\nwrk.headers["E2b-Sandbox-Id"] = "ibench"\n'
                                  f'wrk.headers["E2b-Sandbox-Port"] = "{UPSTREAM}"\n')
-    stop = []
+    stop, world = [], None
     try:
         origin, _ = start_nginx(folder / "origin", ORIGIN.format(port=UPSTREAM, dir=folder / "origin"))
         stop.append(origin)
@@ -125,36 +267,18 @@ def main():
         (folder / "origin/www/small").write_text("hello world\n")
         (folder / "origin/www/big").write_bytes(b"x" * (64 << 10))
         (folder / "origin/www/huge").write_bytes(b"x" * (4 << 20))
-        reverse, worker = start_nginx(folder / "reverse", REVERSE.format(port=PROXY, upstream=UPSTREAM,
-                                                                         buffering="on"))
+        with open(folder / "origin/www/endless", "wb") as f:
+            f.truncate(64 << 30)
+        reverse, worker = start_nginx(folder / "reverse", REVERSE.format(
+            port=PROXY, tls_port=PROXY_TLS, upstream=UPSTREAM, buffering="on", certificate=pair[0], key=pair[1]))
         stop.append(reverse)
-        world = gateway_fakes.World(BUILD, folder / "gw")
+        world = gateway_fakes.World(BUILD, folder / "gw", certificates=[pair])
         world.engine.sandboxes["ibench"] = plain = Plain("ibench")
         world.control.put(plain)
-        before = gateway_rss(world)
-        clients = [world.connect() for _ in range(2000)]
-        request = b"GET /small HTTP/1.1\r\nHost: h\r\nE2b-Sandbox-Id: ibench\r\nE2b-Sandbox-Port: %d\r\n\r\n" % UPSTREAM
-        for c in clients:
-            c.sendall(request)
-            c.recv(4096)
-        print(f"2000 idle keep-alive clients: {(gateway_rss(world) - before) * 1024 / 2000:.0f} bytes each, "
-              f"{gateway_rss(world)} KiB in all")
-        for c in clients:
-            c.close()
-        print(f"{'case':26} {'proxy':8} {'req/s':>8} {'CPU us/req':>11} {'p50':>9} {'p99':>9}")
-        for case, path, script, connections in (("GET 12 B, 64 conns", "/small", "get", 64),
-                                                ("GET 12 B, 1000 conns", "/small", "get", 1000),
-                                                ("POST 4 KiB, 64 conns", "/post", "post4k", 64),
-                                                ("GET 64 KiB, 64 conns", "/big", "get", 64),
-                                                ("GET 4 MiB, 8 conns", "/huge", "get", 8)):
-            for name, port, pid in (("nginx", PROXY, worker), ("gateway", world.port, world.process.pid)):
-                wrk(port, path, connections, 1, scripts[script])
-                before = cpu_ns(pid)
-                n, p50, p99 = wrk(port, path, connections, seconds, scripts[script])
-                used = (cpu_ns(pid) - before) / 1e3
-                print(f"{case:26} {name:8} {n / seconds:8.0f} {used / n:11.1f} {p50:>9} {p99:>9}", flush=True)
-        world.close()
+        run(world, worker, scripts, seconds, certificates)
     finally:
+        if world:
+            world.close()
         for process in stop:
             process.send_signal(signal.SIGTERM)
             process.wait()

@@ -165,6 +165,12 @@ void http_conn_free(struct http_conn *c)
         return;
     sock_close(&c->sock, c->state == CONN_BUSY || c->is_failed);
     c->events = NULL;
+    /* The handles go later, and a flood of requests that are given up at once would pile up parsers. */
+    if (!c->sock.is_in_event) {
+        http1_parser_free(TAKE_PTR(c->parser));
+        buf_done(&c->in);
+        buf_done(&c->sock.out);
+    }
 }
 
 bool http_conn_is_idle(const struct http_conn *c)
