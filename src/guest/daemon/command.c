@@ -76,6 +76,7 @@ static void command_forget(struct command *c)
     if (c->owner->n_ended == 0)
         (void)malloc_trim(0); /* a quiet sandbox gives back what its busy time left in the heap */
     uv_close((uv_handle_t *)&c->timer, on_timer_closed);
+    uv_close((uv_handle_t *)&c->gather, on_timer_closed);
     uv_close((uv_handle_t *)&c->flush, on_timer_closed);
 }
 
@@ -344,9 +345,10 @@ static int command_begin(struct command *c, struct abx_err *err)
     int r;
 
     (void)uv_timer_init(cs->loop, &c->timer);
+    (void)uv_timer_init(cs->loop, &c->gather);
     (void)uv_timer_init(cs->loop, &c->flush);
-    c->timer.data = c->flush.data = c;
-    c->n_handles = 2;
+    c->timer.data = c->gather.data = c->flush.data = c;
+    c->n_handles = 3;
     c->next = cs->list;
     cs->list = c;
     cs->n_commands++;

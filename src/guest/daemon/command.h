@@ -39,6 +39,12 @@ struct command_pipe {
      * the rest, after COMMAND_HELD_MS or at the end. */
     uint8_t held[3];
     uint8_t n_held;
+    uint8_t n_full; /* times that it was found full */
+    bool is_grown;
+    bool is_watched;   /* by `poll` */
+    bool is_gathering; /* read again by the command's timer `gather` */
+    uint64_t tick_at;  /* loop time */
+    size_t tick_bytes; /* read in it */
     bool has_poll;
     bool is_paused;
 };
@@ -66,6 +72,7 @@ struct command {
     struct output output;
     struct command_reader *readers;
     uv_timer_t timer; /* deadline, then lingering */
+    uv_timer_t gather;
     uv_timer_t flush; /* of what the pipes hold back */
     unsigned n_handles;
     uint64_t ended_at;

@@ -8,12 +8,18 @@
 #include "base/str.h"
 #include "guest/daemon/command_table.h"
 
-#define READS_PER_EVENT 8
+#define READ_PER_EVENT (256u << 10)
 #define DRAIN_MAX (1u << 20)
 #define PTY_CHUNK_MAX 16384u
 #define TICK_MS 5000
+#define PIPE_USUAL 65536u     /* the kernel's size of a pipe */
+#define PIPE_GROWN (1u << 20) /* of those of commands that write very much; anyone may have it */
+#define PIPES_GROWN_MAX 16u   /* together a quarter of what a user may have */
+#define GATHER_MS 1
+#define FULL_BEFORE_GROWTH 4u /* times that a pipe was found full */
 
 static void on_pipe(uv_poll_t *poll, int status, int events);
+static void pipe_watch(struct command_pipe *p);
 
 static void on_pipe_closed(uv_handle_t *h)
 {
@@ -44,8 +50,11 @@ static void pipe_close(struct command_pipe *p)
     if (p->has_poll) {
         (void)uv_poll_stop(&p->poll);
         uv_close((uv_handle_t *)&p->poll, on_pipe_closed);
-        p->has_poll = false;
+        p->has_poll = p->is_watched = p->is_gathering = false;
     }
+    if (p->is_grown)
+        p->command->owner->n_pipes_grown--;
+    p->is_grown = false;
     fd_close(TAKE_FD(p->fd)); /* after uv_poll_stop nothing of libuv uses the number */
 }
 
@@ -66,7 +75,7 @@ int command_pipes_open(struct command *c, struct abx_err *err)
         p->poll.data = p;
         p->has_poll = true;
         c->n_handles++;
-        (void)uv_poll_start(&p->poll, UV_READABLE, on_pipe);
+        pipe_watch(p);
     }
     return 0;
 }
@@ -105,6 +114,19 @@ static ssize_t pipe_read(struct command_pipe *p)
     return sys == EAGAIN ? 0 : -1; /* a terminal without a process says EIO */
 }
 
+static void pipe_watch(struct command_pipe *p)
+{
+    bool on = p->has_poll && !p->is_paused && !p->is_gathering;
+
+    if (on == p->is_watched)
+        return;
+    p->is_watched = on;
+    if (on)
+        (void)uv_poll_start(&p->poll, UV_READABLE, on_pipe);
+    else
+        (void)uv_poll_stop(&p->poll);
+}
+
 static void pipes_pause(struct command *c, bool on)
 {
     for (size_t i = 0; i < 2; i++) {
@@ -112,10 +134,7 @@ static void pipes_pause(struct command *c, bool on)
         if (!p->has_poll || p->is_paused == on)
             continue;
         p->is_paused = on;
-        if (on)
-            (void)uv_poll_stop(&p->poll);
-        else
-            (void)uv_poll_start(&p->poll, UV_READABLE, on_pipe);
+        pipe_watch(p);
     }
 }
 
@@ -129,6 +148,21 @@ void command_tell(struct command *c)
     }
 }
 
+/* The pipe was full. If that comes again and again, a larger one lets command and daemon take turns less often. */
+static void pipe_grow(struct command_pipe *p)
+{
+    struct commands *cs = p->command->owner;
+
+    if (p->is_grown || p->stream == OUTPUT_PTY || ++p->n_full < FULL_BEFORE_GROWTH)
+        return;
+    p->n_full = 0;
+    if (cs->n_pipes_grown < PIPES_GROWN_MAX && fcntl(p->fd, F_SETPIPE_SZ, PIPE_GROWN) >= 0) {
+        p->is_grown = true;
+        cs->n_pipes_grown++;
+    }
+}
+
+static void on_gather(uv_timer_t *timer);
 static void flush_later(struct command *c);
 
 static void on_flush(uv_timer_t *timer)
@@ -150,26 +184,62 @@ static void flush_later(struct command *c)
         (void)uv_timer_start(&c->flush, on_flush, COMMAND_HELD_MS, 0);
 }
 
-static void on_pipe(uv_poll_t *poll, int status, int events)
+/* A command that writes much in small pieces would wake the daemon for each: 64 KiB within a millisecond, and it
+ * is asked again one later. One whose pipe was full meanwhile is held up by us and not asked to wait. */
+static bool wants_gathering(struct command_pipe *p, size_t got)
 {
-    struct command_pipe *p = poll->data;
+    uint64_t now = uv_now(p->poll.loop);
+
+    if (p->tick_at != now)
+        p->tick_bytes = 0;
+    p->tick_at = now;
+    p->tick_bytes += got;
+    return p->stream != OUTPUT_PTY && p->tick_bytes >= PIPE_USUAL &&
+           got < (p->is_grown ? PIPE_GROWN : PIPE_USUAL) / 4 * 3;
+}
+
+static void pipe_take(struct command_pipe *p)
+{
     struct command *c = p->command;
-    bool has_held;
+    size_t most = p->is_grown ? PIPE_GROWN : READ_PER_EVENT, got = 0;
     ssize_t n = 1;
 
-    for (int i = 0; i < READS_PER_EVENT && n > 0 && !output_is_full(&c->output); i++) {
+    while (n > 0 && got < most && !output_is_full(&c->output)) {
         n = pipe_read(p);
-        if (n > 0)
-            command_tell(c);
+        got += n > 0 ? (size_t)n : 0;
     }
-    has_held = p->n_held > 0;
+    if (got >= PIPE_USUAL)
+        pipe_grow(p);
+    p->is_gathering = n >= 0 && wants_gathering(p, got);
+    if (p->is_gathering)
+        (void)uv_timer_start(&c->gather, on_gather, GATHER_MS, 0);
+    got += p->n_held;
     if (n < 0)
         pipe_close(p);
-    if (n < 0 && has_held)
+    else
+        pipe_watch(p);
+    if (got > 0)
         command_tell(c);
     flush_later(c);
     pipes_pause(c, output_is_full(&c->output));
     command_check_end(c);
+}
+
+static void on_gather(uv_timer_t *timer)
+{
+    struct command *c = timer->data;
+
+    for (size_t i = 0; i < 2 && !c->is_ended; i++) {
+        if (c->pipes[i].is_gathering) {
+            c->pipes[i].is_gathering = false;
+            pipe_take(&c->pipes[i]);
+        }
+    }
+}
+
+static void on_pipe(uv_poll_t *poll, int status, int events)
+{
+    pipe_take(poll->data);
 }
 
 void command_pipes_drain(struct command *c)

@@ -11,6 +11,7 @@ struct commands {
     size_t n_commands;
     size_t n_ended;
     size_t n_readers;
+    size_t n_pipes_grown;
 };
 
 /* Watches the pipes in c->pipes[].fd. */

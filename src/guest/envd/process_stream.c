@@ -1,7 +1,7 @@
 /* process_stream.c - see process_stream.h.
  *
- * Pulls: an event is encoded when the previous one is with the connection, so a slow client costs at
- * most one encoded chunk here; the rest waits, shared, in the command's output log.
+ * Pulls: events are encoded, a few at a time, when the previous ones are with the connection, so a slow client
+ * costs at most OUT_MAX here; the rest waits, shared, in the command's output log.
  */
 #include "guest/envd/process_stream.h"
 
@@ -11,7 +11,9 @@
 
 #include "base/str.h"
 
-#define EVENT_MAX (128u << 10) /* a 32 KiB chunk as base64 with its frame, and end events */
+#define OUT_FULL (80u << 10) /* no further event is put behind so much */
+#define OUT_MAX                                                                                    \
+    (OUT_FULL + (64u << 10)) /* a 32 KiB chunk as base64 with its frame, and end events */
 
 struct stream {
     struct call *call;
@@ -198,6 +200,8 @@ static void pump(struct stream *s)
                 buf_done(&s->out); /* an idle stream holds no buffer */
             return;
         }
+        while (s->out.len < OUT_FULL && !s->is_ending && !s->is_over && encode_next(s)) {
+        }
         (void)uv_timer_again(&s->keepalive);
     }
 }
@@ -274,7 +278,7 @@ static struct stream *stream_new(struct call *c, struct command *command)
     s->command = command;
     s->reader.on_more = on_more;
     s->reader.on_tick = on_tick;
-    buf_init(&s->out, EVENT_MAX);
+    buf_init(&s->out, OUT_MAX);
     (void)uv_timer_init(c->envd->loop, &s->keepalive);
     (void)uv_timer_init(c->envd->loop, &s->deadline);
     s->keepalive.data = s->deadline.data = s;
