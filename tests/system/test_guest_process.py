@@ -462,6 +462,33 @@ def test_stream_input_of_very_many_messages(guest):
     assert process.wait()["stdout"] == b"end"
 
 
+def test_a_call_that_waits_ends_at_its_time(guest):
+    """SendInput to a command that does not read, StreamInput whose client says nothing more; what was sent before arrives."""
+    process = guest.sh_start("while ! [ -e /mnt/go ]; do sleep 0.02; done; wc -c", stdin=True)
+    body = json.dumps({"process": {"pid": process.pid}, "input": {"stdin": base64.b64encode(bytes(100000)).decode()}})
+    limited = {"Content-Type": "application/json", "Connect-Timeout-Ms": "300"}
+    status, _, answer = guest.http("POST", "/process.Process/SendInput", body, limited)
+    assert (status, json.loads(answer)["code"]) == (504, "deadline_exceeded")
+    connection = guest.connection()
+    connection.putrequest("POST", "/process.Process/StreamInput")
+    for field in (guest.headers("application/connect+json") | {"Connect-Timeout-Ms": "300", "Transfer-Encoding": "chunked"}).items():
+        connection.putheader(*field)
+    connection.endheaders()
+    data = envelope(json.dumps({"start": {"process": {"pid": process.pid}}}).encode())
+    data += envelope(json.dumps({"data": {"input": {"stdin": base64.b64encode(b"12345").decode()}}}).encode())
+    connection.send(b"%x\r\n%s\r\n" % (len(data), data))
+    response = connection.getresponse()
+    answer = response.read()
+    assert (response.status, answer[0], json.loads(answer[5:])["error"]["code"]) == (200, 2, "deadline_exceeded")
+    connection.close()
+    assert guest.pids() == [process.pid]
+    guest.sh("touch /mnt/go", user="root")
+    guest.rpc("CloseStdin", {"process": {"pid": process.pid}})
+    assert process.wait()["stdout"].strip() == b"100005"
+    bad = {"Content-Type": "application/json", "Connect-Timeout-Ms": "soon"}
+    assert guest.http("POST", "/process.Process/List", "{}", bad)[0] == 400
+
+
 # --- terminals ----------------------------------------------------------------------------------
 
 

@@ -11,12 +11,31 @@
 
 /* --- life --------------------------------------------------------------------------------------- */
 
+/* Of its own: its timer is closed from the loop, later than the call is freed. */
+struct call_deadline {
+    uv_timer_t timer;
+    struct call *call;
+};
+
+static void on_deadline_closed(uv_handle_t *h)
+{
+    free(h->data);
+}
+
+static void deadline_stop(struct call *c)
+{
+    if (c->deadline)
+        uv_close((uv_handle_t *)&c->deadline->timer, on_deadline_closed);
+    c->deadline = NULL;
+}
+
 static void call_release(struct call *c)
 {
     if (c->ex || !c->is_handled)
         return;
     if (c->request)
         rpc_message_free(c->request);
+    deadline_stop(c);
     connect_decoder_done(&c->decoder);
     buf_done(&c->input);
     free(c);
@@ -35,15 +54,18 @@ void call_drop(struct call *c)
     handled(c);
 }
 
-static void on_close(void *user, struct http_exchange *ex, const struct abx_err *why)
+static void client_gone(struct call *c)
 {
-    struct call *c = user;
-
     c->ex = NULL;
     if (!c->is_handled && c->on_gone)
         c->on_gone(c); /* may free it */
     else
         call_release(c);
+}
+
+static void on_close(void *user, struct http_exchange *ex, const struct abx_err *why)
+{
+    client_gone(user);
 }
 
 static void on_writable(void *user, struct http_exchange *ex)
@@ -74,20 +96,22 @@ static void send_end_stream(struct call *c, const struct abx_err *err)
         envd_send(c->ex, 200, connect_content_type_name(c->codec, true), buf_slice(&b));
 }
 
-void call_fail(struct call *c, const struct abx_err *err)
+static void send_error(struct call *c, const struct abx_err *err)
 {
     _cleanup_(buf_done) struct buf b = BUF_INIT(16384);
 
-    if (!c->ex) {
-        handled(c);
-        return;
-    }
     if (c->method->kind != CALL_UNARY)
         send_end_stream(c, err); /* a stream's errors come with status 200 */
     else if (connect_error_json(&b, err))
         http_exchange_abort(c->ex);
     else
         envd_send(c->ex, err_code_http_status(err->code), "application/json", buf_slice(&b));
+}
+
+void call_fail(struct call *c, const struct abx_err *err)
+{
+    if (c->ex)
+        send_error(c, err);
     handled(c);
 }
 
@@ -159,6 +183,37 @@ void call_stream_abort(struct call *c)
     handled(c);
 }
 
+/* --- deadlines ---------------------------------------------------------------------------------- */
+
+static void on_deadline(uv_timer_t *timer)
+{
+    static const struct http_exchange_events none = { 0 };
+    struct call *c = container_of(timer, struct call_deadline, timer)->call;
+    struct http_exchange *ex = c->ex;
+    struct abx_err err = { 0 };
+
+    deadline_stop(c);
+    if (!ex || c->is_handled)
+        return;
+    (void)err_set(&err, ABX_DEADLINE_EXCEEDED, "the time for this call is over");
+    http_exchange_begin(ex, &none, NULL);
+    send_error(c, &err);
+    client_gone(c);
+}
+
+static void deadline_start(struct call *c)
+{
+    if (c->timeout_ms == 0 || c->method->kind == CALL_SERVER_STREAM)
+        return;
+    c->deadline = calloc(1, sizeof(*c->deadline));
+    if (!c->deadline)
+        return; /* the client has its own */
+    (void)uv_timer_init(c->envd->loop, &c->deadline->timer);
+    c->deadline->timer.data = c->deadline;
+    c->deadline->call = c;
+    (void)uv_timer_start(&c->deadline->timer, on_deadline, c->timeout_ms, 0);
+}
+
 /* --- requests ----------------------------------------------------------------------------------- */
 
 static int decode(struct call *c, struct slice body, ProtobufCMessage **ret, struct abx_err *err)
@@ -205,6 +260,7 @@ static void on_collected(void *user, struct http_exchange *ex, struct slice body
         return;
     }
     http_exchange_begin(ex, &events, c);
+    deadline_start(c);
     r = err.code;
     if (r == 0 && c->method->kind == CALL_SERVER_STREAM)
         r = unwrap(&body, &err);
@@ -334,7 +390,7 @@ static void call_begin(struct envd *e, struct http_exchange *ex, const struct ca
     const struct http1_head *head = http_exchange_head(ex);
     struct call *c = calloc(1, sizeof(*c));
     struct abx_err err = { 0 };
-    bool is_stream;
+    bool is_stream, has_times;
 
     if (!c) {
         envd_error(ex, 503, "out of memory");
@@ -352,12 +408,14 @@ static void call_begin(struct envd *e, struct http_exchange *ex, const struct ca
         handled(c);
         return;
     }
-    if (method->kind != CALL_CLIENT_STREAM && read_times(c, head)) {
+    has_times = read_times(c, head);
+    if (method->kind != CALL_CLIENT_STREAM && has_times) {
         http_exchange_collect(ex, CALL_REQUEST_MAX, on_collected, c);
         return;
     }
     http_exchange_begin(ex, &events, c);
-    if (!read_times(c, head))
+    deadline_start(c);
+    if (!has_times)
         (void)err_set(&err, ABX_INVALID_ARGUMENT, "malformed Connect-Timeout-Ms");
     else
         (void)envd_user(e, head, &c->user, &err);

@@ -3,6 +3,9 @@
  * A call is held by its exchange and by its handler, and freed when both are done with it. The
  * handler is done when it has called exactly one of call_reply, call_fail, call_stream_end, or
  * call_drop after the client went away (`ex` is NULL then). These may be called at any time later.
+ *
+ * Connect-Timeout-Ms: a unary call or client stream that has no answer by then is answered with
+ * DEADLINE_EXCEEDED, and for its handler the client went away. Server streams see to it themselves.
  */
 #pragma once
 
@@ -16,6 +19,7 @@
 enum call_kind { CALL_UNARY, CALL_SERVER_STREAM, CALL_CLIENT_STREAM };
 
 struct call;
+struct call_deadline;
 
 struct call_method {
     const char *path;
@@ -36,6 +40,7 @@ struct call {
     struct user user;
     ProtobufCMessage *request; /* owned; take it by setting to NULL */
     uint64_t timeout_ms;       /* Connect-Timeout-Ms, 0 = none */
+    struct call_deadline *deadline;
     uint32_t keepalive_s;
     /* Set by streaming handlers; both may be NULL. */
     void (*on_writable)(struct call *c);
