@@ -549,10 +549,15 @@ bool disk_pool_is_nearly_full(const struct disk_pool *p)
            st.f_bavail < MIN(st.f_blocks / 8, NEARLY_FULL_MAX / st.f_frsize);
 }
 
-void disk_pool_commit(struct disk_pool *p)
+int disk_pool_reclaim(struct disk_pool *p, bool is_full, struct abx_err *err)
 {
-    if (is_btrfs(p) && p->fd >= 0)
-        disk_btrfs_commit(p->fd);
+    uint64_t transaction;
+
+    if (p->why_dead[0])
+        return 0;
+    if (p->kind == DISK_BTRFS_IMAGE)
+        return disk_btrfs_reclaim(p->fd, is_full, err);
+    return p->kind == DISK_BTRFS && is_full ? disk_btrfs_commit(p->fd, &transaction, err) : 0;
 }
 
 struct emptying {

@@ -65,8 +65,9 @@ int disk_upper_trash(struct disk_pool *p, const char *id, struct abx_err *err);
 int disk_upper_destroy(struct disk_pool *p, const char *id, struct abx_err *err);
 /* Under an eighth of it is free, and under 10 GiB. */
 bool disk_pool_is_nearly_full(const struct disk_pool *p);
-/* Makes what was removed free now and not at the file system's next commit (btrfs: half a minute). */
-void disk_pool_commit(struct disk_pool *p);
+/* Makes what was removed free now and not at the file system's next commit (btrfs: half a minute) when
+ * `is_full` or when it has to; takes 3 s at most. */
+int disk_pool_reclaim(struct disk_pool *p, bool is_full, struct abx_err *err);
 /* Removes what is in trash/; may take long, run it in a worker. */
 int disk_trash_empty(struct disk_pool *p, struct abx_err *err);
 int disk_upper_each(struct disk_pool *p, int (*fn)(void *user, const char *id), void *user,

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -21,6 +22,10 @@
 
 #define QUOTA_ENABLE_SIMPLE 4 /* BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA of newer headers */
 #define METADATA_MIN ((uint64_t)16 << 20)
+#define METADATA_LEFT ((uint64_t)32 << 20) /* one rename has the kernel set 8 MiB aside */
+#define RECLAIM_NS ((int64_t)3000000000)
+#define RECLAIM_STEP_NS 10000000
+#define RECLAIM_STEP_MAX_NS 160000000
 #define SPACES_MAX 16u
 #define SEARCH_BUF 65536
 #define QGROUP_LEVEL(id) ((id) >> BTRFS_QGROUP_LEVEL_SHIFT)
@@ -48,9 +53,14 @@ int disk_btrfs_grow(int fd, struct abx_err *err)
     return 0;
 }
 
-/* Bytes of all block groups of one type. */
-static int space_total(int fd, uint64_t type, uint64_t *ret, struct abx_err *err)
+struct space {
+    uint64_t total, used; /* bytes: of the block groups, and taken in them */
+};
+
+/* All block groups of one type, or the kernel's reserve for BTRFS_SPACE_INFO_GLOBAL_RSV. */
+static int space_of(int fd, uint64_t type, struct space *ret, struct abx_err *err)
 {
+    const uint64_t types = BTRFS_BLOCK_GROUP_TYPE_MASK | BTRFS_SPACE_INFO_GLOBAL_RSV;
     /* args ends in `spaces`, for which the other member has room. */
     union {
         struct btrfs_ioctl_space_args args;
@@ -61,20 +71,23 @@ static int space_total(int fd, uint64_t type, uint64_t *ret, struct abx_err *err
 
     if (ioctl(fd, BTRFS_IOC_SPACE_INFO, &s) < 0)
         return err_sys(err, errno, "ask for the space of the btrfs file system");
-    *ret = 0;
-    for (uint64_t i = 0; i < s.args.total_spaces && i < SPACES_MAX; i++)
-        if ((list[i].flags & (BTRFS_BLOCK_GROUP_TYPE_MASK | BTRFS_SPACE_INFO_GLOBAL_RSV)) == type)
-            *ret += list[i].total_bytes;
+    *ret = (struct space){ 0 };
+    for (uint64_t i = 0; i < s.args.total_spaces && i < SPACES_MAX; i++) {
+        if ((list[i].flags & types) == type) {
+            ret->total += list[i].total_bytes;
+            ret->used += list[i].used_bytes;
+        }
+    }
     return 0;
 }
 
 int disk_btrfs_reserve_metadata(int fd, struct abx_err *err)
 {
     struct btrfs_ioctl_balance_args args = { .flags = BTRFS_BALANCE_METADATA };
-    uint64_t total = 0;
-    int r = space_total(fd, BTRFS_BLOCK_GROUP_METADATA, &total, err);
+    struct space metadata;
+    int r = space_of(fd, BTRFS_BLOCK_GROUP_METADATA, &metadata, err);
 
-    if (r < 0 || total >= METADATA_MIN)
+    if (r < 0 || metadata.total >= METADATA_MIN)
         return r;
     /* Full already: it stays as it is until a mount finds room. In progress: the kernel goes on by itself
      * with one that a crash cut off. Read-only: a matter of who writes. */
@@ -82,15 +95,6 @@ int disk_btrfs_reserve_metadata(int fd, struct abx_err *err)
         errno != EROFS)
         return err_sys(err, errno, "make room for metadata");
     return 0;
-}
-
-void disk_btrfs_commit(int fd)
-{
-    uint64_t transaction;
-
-    /* Wakes the cleaner as well, and writes back no data of sandboxes, as BTRFS_IOC_SYNC would. Without
-     * it the same happens later. */
-    (void)ioctl(fd, BTRFS_IOC_START_SYNC, &transaction);
 }
 
 static void set_name(struct btrfs_ioctl_vol_args *args, const char *name)
@@ -228,6 +232,126 @@ int disk_btrfs_destroy(int dirfd, const char *name, struct abx_err *err)
     return 0;
 }
 
+/* --- space of what is gone ---------------------------------------------------------------------- */
+
+int disk_btrfs_keep_data(int fd, struct abx_err *err)
+{
+    static const uint8_t block[4096] = { 1 }; /* a smaller one would lie in metadata */
+    _cleanup_(closep) int file =
+        openat(fd, "kept", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    struct stat st;
+
+    if (file >= 0 && fstat(file, &st) == 0 && st.st_size >= (off_t)sizeof block)
+        return 0;
+    if (file < 0 || pwrite(file, block, sizeof block, 0) < 0 || fdatasync(file) < 0)
+        return errno == ENOSPC || errno == EROFS
+                   ? 0
+                   : err_sys(err, errno, "write the first block of the pool");
+    return 0;
+}
+
+static int found_one(void *user, const struct btrfs_ioctl_search_header *h, const void *item)
+{
+    return 1;
+}
+
+int disk_btrfs_commit(int fd, uint64_t *ret_transaction, struct abx_err *err)
+{
+    /* Wakes the cleaner as well, and writes back no data of sandboxes, as BTRFS_IOC_SYNC would. */
+    if (ioctl(fd, BTRFS_IOC_START_SYNC, ret_transaction) < 0)
+        return err_sys(err, errno, "commit the btrfs file system");
+    return 0;
+}
+
+/* Makes sure that there is something to commit: only then does the kernel wake its cleaner. Too full for
+ * it: then the kernel has tried a commit itself. */
+static int commit_something(int fd, uint64_t *ret_transaction, struct abx_err *err)
+{
+    if (futimens(fd, NULL) < 0 && errno != ENOSPC)
+        return err_sys(err, errno, "touch the pool");
+    return disk_btrfs_commit(fd, ret_transaction, err);
+}
+
+/* Until the kernel's cleaner is through with all subvolumes that were removed (each has an orphan item
+ * until then), and what it freed is committed. One that is still mounted somewhere comes to the cleaner
+ * when that mount is gone, and nothing wakes the cleaner then. 1: there are still some. */
+static int wait_for_cleaner(int fd, int64_t deadline_ns, struct abx_err *err)
+{
+    struct btrfs_ioctl_search_key key =
+        key_of(BTRFS_ROOT_TREE_OBJECTID, BTRFS_ORPHAN_OBJECTID, BTRFS_ORPHAN_ITEM_KEY);
+    struct timespec step = { .tv_nsec = RECLAIM_STEP_NS };
+    uint64_t transaction;
+
+    for (;;) {
+        int r = commit_something(fd, &transaction, err);
+
+        if (r == 0 && ioctl(fd, BTRFS_IOC_WAIT_SYNC, &transaction) < 0)
+            r = err_sys(err, errno, "wait for a commit of the btrfs file system");
+        if (r == 0)
+            r = search(fd, &key, found_one, NULL, err);
+        if (r <= 0 || time_mono_ns() > deadline_ns)
+            return r;
+        (void)nanosleep(&step, NULL);
+        step.tv_nsec = MIN(2 * step.tv_nsec, RECLAIM_STEP_MAX_NS);
+    }
+}
+
+/* 1 when metadata may run out and could not grow because data has all the rest and does not need it. */
+static int is_short_of_metadata(int fd, struct abx_err *err)
+{
+    struct btrfs_ioctl_dev_info_args device = { .devid = 1 };
+    struct space data, metadata, reserve;
+    uint64_t left;
+    int r = space_of(fd, BTRFS_BLOCK_GROUP_DATA, &data, err);
+
+    if (r == 0)
+        r = space_of(fd, BTRFS_BLOCK_GROUP_METADATA, &metadata, err);
+    if (r == 0)
+        r = space_of(fd, BTRFS_SPACE_INFO_GLOBAL_RSV, &reserve, err);
+    if (r < 0)
+        return r;
+    if (ioctl(fd, BTRFS_IOC_DEV_INFO, &device) < 0)
+        return err_sys(err, errno, "ask for the size of the btrfs file system");
+    left = metadata.total - metadata.used + device.total_bytes - device.bytes_used;
+    return left < reserve.total + METADATA_LEFT && data.total - data.used >= METADATA_LEFT;
+}
+
+/* Has empty block groups of data given back. 1: to be tried again. */
+static int shrink_data(int fd, struct abx_err *err)
+{
+    struct btrfs_ioctl_balance_args args = {
+        .flags = BTRFS_BALANCE_DATA,
+        .data = { .flags = BTRFS_BALANCE_ARGS_USAGE, .usage = 0 },
+    };
+
+    if (ioctl(fd, BTRFS_IOC_BALANCE_V2, &args) == 0)
+        return 0;
+    /* Others are balancing, or there is no room even for this before the next commit. */
+    if (errno == EINPROGRESS || errno == ENOSPC)
+        return 1;
+    return err_sys(err, errno, "give back empty block groups of the btrfs file system");
+}
+
+int disk_btrfs_reclaim(int fd, bool is_full, struct abx_err *err)
+{
+    int64_t deadline_ns = time_mono_ns() + RECLAIM_NS;
+    const struct timespec step = { .tv_nsec = RECLAIM_STEP_NS };
+    int r = is_short_of_metadata(fd, err);
+
+    if (r < 0 || (r == 0 && !is_full))
+        return r;
+    r = wait_for_cleaner(fd, deadline_ns, err);
+    if (r >= 0)
+        r = is_short_of_metadata(fd, err);
+    while (r == 1) {
+        r = shrink_data(fd, err);
+        if (r != 1 || time_mono_ns() > deadline_ns)
+            break;
+        (void)nanosleep(&step, NULL);
+    }
+    return MIN(r, 0);
+}
+
 #define PRUNE_MAX 1024u
 
 /* BTRFS_QGROUP_STATUS_FLAG_SIMPLE_MODE of newer headers. */
@@ -239,11 +363,6 @@ struct stale {
     size_t n;
     uint64_t ids[PRUNE_MAX];
 };
-
-static int found_one(void *user, const struct btrfs_ioctl_search_header *h, const void *item)
-{
-    return 1;
-}
 
 static int note_stale(void *user, const struct btrfs_ioctl_search_header *h, const void *item)
 {

@@ -313,13 +313,15 @@ static int mount_image(struct disk_pool *p, const struct image_type *type, int i
     return mount_loop(p, type, loop, err);
 }
 
-static int reserve(struct disk_pool *p, struct abx_err *err)
+static int reserve(struct disk_pool *p, bool is_new_mount, struct abx_err *err)
 {
     _cleanup_(closep) int fd = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int r;
 
     if (fd < 0)
         return err_sys(err, errno, "open '%s'", p->path);
-    return disk_btrfs_reserve_metadata(fd, err);
+    r = disk_btrfs_keep_data(fd, err);
+    return r == 0 && is_new_mount ? disk_btrfs_reserve_metadata(fd, err) : r;
 }
 
 /* A new image whose kind turns out not to work here is of no use. */
@@ -327,6 +329,7 @@ static int open_image(struct disk_pool *p, uint64_t size_bytes, struct abx_err *
 {
     _cleanup_(closep) int fd = openat(p->dir_fd, IMAGE, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     const struct image_type *type;
+    bool is_new_mount;
     struct stat st;
     int r;
 
@@ -337,11 +340,13 @@ static int open_image(struct disk_pool *p, uint64_t size_bytes, struct abx_err *
         return err_set(err, ABX_DATA_LOSS, "'%s/%s' holds no file system of ours", p->dir, IMAGE);
     p->kind = type->kind;
     r = is_mounted(p, &st, err);
-    if (r == 0) {
+    if (r < 0)
+        return r;
+    is_new_mount = r == 0;
+    if (is_new_mount)
         r = mount_image(p, type, fd, &st, err);
-        if (r == 0 && p->kind == DISK_BTRFS_IMAGE)
-            r = reserve(p, err);
-    }
+    if (r >= 0 && p->kind == DISK_BTRFS_IMAGE)
+        r = reserve(p, is_new_mount, err);
     if (r < 0)
         return r;
     return grow(p, fd, &st, size_bytes, err);

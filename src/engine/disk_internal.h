@@ -48,7 +48,16 @@ bool disk_btrfs_is_subvol(int dirfd, const char *name);
  * when it runs out, which is too late where data took all the rest: then no subvolume can be made or
  * renamed, whatever was freed. This moves what there is (little) into a block group of usual size. */
 int disk_btrfs_reserve_metadata(int fd, struct abx_err *err);
-void disk_btrfs_commit(int fd);
+/* Writes one block of data that stays, unless it is there or nothing can be written: the kernel refuses to
+ * balance data in a file system that holds none and has no room for one more block group of it. */
+int disk_btrfs_keep_data(int fd, struct abx_err *err);
+/* Starts a commit of the running transaction and returns its number. */
+int disk_btrfs_commit(int fd, uint64_t *ret_transaction, struct abx_err *err);
+/* Of an image of our own: waits until removed subvolumes are really gone and committed, at most 3 s, and has
+ * empty block groups of data given back when metadata needs them. Mounted with discard=async the kernel
+ * keeps an emptied group for 10 s more before it can become one of metadata. Does nothing when neither
+ * `is_full` nor metadata is short. */
+int disk_btrfs_reclaim(int fd, bool is_full, struct abx_err *err);
 int disk_btrfs_destroy(int dirfd, const char *name, struct abx_err *err);
 /* Drops the quota groups of subvolumes that are gone (kernels before 6.10 keep them). */
 int disk_btrfs_prune(int fd, struct abx_err *err);

@@ -158,14 +158,15 @@ static int run_trash(struct worker *w, const struct job *j, struct job_result *r
 {
     struct sweep s = { .w = w };
     int r = worker_revive(w, &ret->err);
-    bool must_commit = j->must_sweep || disk_pool_is_nearly_full(w->pool);
+    bool is_full = j->must_sweep || disk_pool_is_nearly_full(w->pool);
+    struct abx_err why;
 
     if (r == 0 && j->must_sweep)
         r = disk_upper_each(w->pool, sweep_one, &s, &ret->err);
     if (r == 0)
         r = disk_trash_empty(w->pool, &ret->err);
-    if (must_commit)
-        disk_pool_commit(w->pool);
+    if (disk_pool_reclaim(w->pool, is_full, &why) < 0 && !s.first.code)
+        s.first = why;
     if (r == 0 && s.first.code) {
         ret->err = s.first;
         r = s.first.code;
