@@ -52,6 +52,8 @@ static const char help[] =
     "                           at a time (half of all; 5000)\n"
     "  --egress-allow CIDR      reserved addresses (private, link-local, the host's own ...) that\n"
     "                           sandboxes may reach all the same; repeatable (none)\n"
+    "  --egress-dns ADDRESS[:PORT]  server that sandboxes' questions for names go to; repeatable\n"
+    "                           (those of /etc/resolv.conf)\n"
     "  --access-log             a line in the log for each request\n"
     "  --local-user NAME        user whose clients find this service by themselves, besides root\n"
     "                           and who runs sudo; repeatable\n"
@@ -82,6 +84,7 @@ enum {
     OPT_MAX_SANDBOX,
     OPT_MAX_KEY,
     OPT_EGRESS_ALLOW,
+    OPT_EGRESS_DNS,
     OPT_ACCESS_LOG,
     OPT_LOCAL_USER,
     OPT_PRINT_UNIT,
@@ -111,6 +114,7 @@ const struct option serve_options[] = {
     { "max-sandbox-connections", required_argument, NULL, OPT_MAX_SANDBOX },
     { "max-key-connections", required_argument, NULL, OPT_MAX_KEY },
     { "egress-allow", required_argument, NULL, OPT_EGRESS_ALLOW },
+    { "egress-dns", required_argument, NULL, OPT_EGRESS_DNS },
     { "access-log", no_argument, NULL, OPT_ACCESS_LOG },
     { "local-user", required_argument, NULL, OPT_LOCAL_USER },
     { "print-unit", no_argument, NULL, OPT_PRINT_UNIT },
@@ -286,6 +290,12 @@ static int parse_option(struct serve *s, int option, const char *arg, struct abx
             return err_set(err, ABX_INVALID_ARGUMENT, "more than %d --egress-allow options",
                            SUPERVISOR_EGRESS_ALLOW_MAX);
         o->egress_allow[o->n_egress_allow++] = arg;
+        return 0;
+    case OPT_EGRESS_DNS:
+        if (o->n_egress_dns == SUPERVISOR_EGRESS_DNS_MAX)
+            return err_set(err, ABX_INVALID_ARGUMENT, "more than %d --egress-dns options",
+                           SUPERVISOR_EGRESS_DNS_MAX);
+        o->egress_dns[o->n_egress_dns++] = arg;
         return 0;
     case OPT_ACCESS_LOG:
         o->has_access_log = true;

@@ -28,6 +28,7 @@
 #include "cli/local_key.h"
 #include "cli/supervisor_counters.h"
 #include "cli/supervisor_ready.h"
+#include "cli/supervisor_resolv.h"
 #include "cli/supervisor_role.h"
 #include "cli/supervisor_watch.h"
 
@@ -55,6 +56,7 @@ struct supervisor {
     char origin[96]; /* http://HOST:PORT as a local client reaches it */
     struct local_dir local;
     struct supervisor_counters counters;
+    struct resolv_copy resolv; /* for egress */
     struct role engine, control, egress, gateways[LISTEN_GATEWAYS_MAX];
     struct role *roles[LISTEN_GATEWAYS_MAX + 3]; /* engine, control, the others */
     size_t n_roles;
@@ -131,6 +133,9 @@ static int open_sockets(struct supervisor *s, struct abx_err *err)
             return r;
     }
     s->listen = s->opts->listen;
+    r = resolv_copy_open(&s->resolv, egress, err);
+    if (r < 0)
+        return r;
     r = listen_public(&s->listen, s->opts->n_gateways, s->public_fds, err);
     if (r < 0)
         return r;
@@ -249,6 +254,10 @@ static int egress_args(struct supervisor *s, struct abx_err *err)
     role_arg(e, "--engine-sock", "/engine.sock");
     role_arg(e, "--uid", "%u", s->egress_uid);
     role_arg(e, "--gid", "%u", s->egress_uid);
+    for (size_t i = 0; i < o->n_egress_dns; i++)
+        role_arg(e, "--dns", "%s", o->egress_dns[i]);
+    if (o->n_egress_dns == 0)
+        role_arg(e, "--resolv-conf", "/resolv.conf");
     for (size_t i = 0; i < o->n_egress_allow; i++)
         role_arg(e, "--allow", "%s", o->egress_allow[i]);
     return role_finish(e, err);
@@ -396,6 +405,7 @@ static void look_at_roles(struct supervisor *s)
     char why[96], pid[16];
 
     s->looked_ns = now;
+    resolv_copy_refresh(&s->resolv);
     for (size_t i = 0; i < s->n_roles && !s->is_stopping; i++) {
         struct role *role = s->roles[i];
 
@@ -485,7 +495,8 @@ static void remove_run_dir(const struct supervisor *s)
     } entries[] = {
         { "sandboxes", AT_REMOVEDIR }, { "admin.sock", 0 },         { "gateway/control.sock", 0 },
         { "gateway/engine.sock", 0 },  { "gateway/table.sock", 0 }, { "gateway", AT_REMOVEDIR },
-        { "egress/engine.sock", 0 },   { "egress/table.sock", 0 },  { "egress", AT_REMOVEDIR },
+        { "egress/resolv.conf", 0 },   { "egress/engine.sock", 0 }, { "egress/table.sock", 0 },
+        { "egress", AT_REMOVEDIR },
     };
     _cleanup_(closep) int run = open(s->run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -670,6 +681,7 @@ static void supervisor_done(struct supervisor *s)
     for (size_t i = 0; i < s->n_roles; i++)
         role_done(s->roles[i]);
     supervisor_tls_done(&s->tls);
+    resolv_copy_done(&s->resolv);
     datadir_done(&s->dir);
     fd_close(s->signal_fd);
 }
@@ -683,7 +695,8 @@ int supervisor_run(const struct supervisor_opts *opts, struct abx_err *err)
                              .signal_fd = -EBADF,
                              .dir = { .lock_fd = -EBADF },
                              .local = LOCAL_DIR_INIT,
-                             .tls = SUPERVISOR_TLS_INIT };
+                             .tls = SUPERVISOR_TLS_INIT,
+                             .resolv = RESOLV_COPY_INIT };
     r = set_up(&s, err);
     if (r < 0) {
         supervisor_done(&s);

@@ -14,7 +14,8 @@
 #include "cli/supervisor_tls.h"
 
 #define SUPERVISOR_POOLS_MAX 32
-#define SUPERVISOR_EGRESS_ALLOW_MAX 32 /* the egress takes as many */
+#define SUPERVISOR_EGRESS_ALLOW_MAX 32 /* egress takes as many */
+#define SUPERVISOR_EGRESS_DNS_MAX 4    /* the same */
 
 enum exit_policy { EXIT_BY_SIGNAL, EXIT_KILL, EXIT_KEEP };
 
@@ -38,6 +39,8 @@ struct supervisor_opts {
         max_key_connections; /* of one API key, for each gateway and for control; 0 = their default */
     const char *egress_allow[SUPERVISOR_EGRESS_ALLOW_MAX]; /* reserved CIDRs that sandboxes reach */
     size_t n_egress_allow;
+    const char *egress_dns[SUPERVISOR_EGRESS_DNS_MAX]; /* instead of the host's */
+    size_t n_egress_dns;
     bool has_access_log;                            /* a line for each request */
     struct local_user local_users[LOCAL_USERS_MAX]; /* whose clients find the service */
     size_t n_local_users;

@@ -116,6 +116,32 @@ const char *ip_reserved(const struct in6_addr *ip)
     return NULL;
 }
 
+bool address_parse(const char *text, uint16_t port, struct address *ret)
+{
+    const char *end = text[0] == '[' ? strchr(text, ']') : strchr(text, ':');
+    char ip[INET6_ADDRSTRLEN + 1];
+    uint64_t n;
+
+    ret->port = port;
+    if (ip_parse(text, &ret->ip))
+        return true;
+    if (!end)
+        return false;
+    text += text[0] == '[';
+    if ((size_t)(end - text) >= sizeof ip)
+        return false;
+    memcpy(ip, text, (size_t)(end - text));
+    ip[end - text] = '\0';
+    if (!ip_parse(ip, &ret->ip))
+        return false;
+    if (*end == ']' && *++end == '\0')
+        return true;
+    if (*end != ':' || !str_parse_u64(slice_str(end + 1), UINT16_MAX, &n) || n == 0)
+        return false;
+    ret->port = (uint16_t)n;
+    return true;
+}
+
 void address_format(const struct address *a, char to[ADDRESS_TEXT_SIZE])
 {
     char ip[ADDRESS_TEXT_SIZE];

@@ -39,6 +39,8 @@ bool range_contains(const struct range *r, const struct in6_addr *ip);
  * "loopback", "metadata" ...; NULL for all others. */
 const char *ip_reserved(const struct in6_addr *ip);
 
+/* ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT; without one the port is `port`. */
+bool address_parse(const char *text, uint16_t port, struct address *ret);
 void address_format(const struct address *a, char to[ADDRESS_TEXT_SIZE]);
 /* From and to what the kernel takes; false for another family. An IPv4 address becomes AF_INET. */
 bool address_from_kernel(const struct sockaddr_storage *ss, struct address *ret);

@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "egress/internal.h"
+#include "egress/names.h"
 
 #define ACCEPTS_PER_TURN 64u
 #define TELL_BURST 20u
@@ -141,10 +142,10 @@ void box_steer(struct box *b, int fds[4])
     fd_close(TAKE_FD(fds[COUNT]));
     b->refused = count == MAP_FAILED ? NULL : count;
     b->refused_told = 0;
-    b->udp_fd = TAKE_FD(fds[UDP]);
+    b->names = names_new(b, TAKE_FD(fds[UDP]));
     b->link_fd = TAKE_FD(fds[LINK]);
     b->tcp = listening_new(b, TAKE_FD(fds[TCP]));
-    if (!b->tcp) {
+    if (!b->tcp || !b->names) {
         box_unsteer(b);
         b->ask_at = uv_now(b->egress->opts.loop) + 1000;
     }
@@ -156,7 +157,7 @@ void box_unsteer(struct box *b)
     struct flow *next;
 
     listening_close(TAKE_PTR(b->tcp));
-    fd_close(TAKE_FD(b->udp_fd));
+    names_close(TAKE_PTR(b->names));
     for (struct flow *f = b->flows; f; f = next) {
         next = flow_next(f);
         flow_break(f);
@@ -180,7 +181,7 @@ struct box *box_new(struct egress *e, const char *id, struct abx_err *err)
     }
     (void)snprintf(b->id, sizeof b->id, "%s", id);
     b->egress = e;
-    b->udp_fd = b->link_fd = -EBADF;
+    b->link_fd = -EBADF;
     b->tell_left = TELL_BURST;
     b->tell_at = uv_now(e->opts.loop);
     return b;
@@ -190,6 +191,7 @@ void box_free(struct box *b)
 {
     box_unsteer(b);
     policy_free(b->policy);
+    pins_done(&b->pins);
     free(b);
 }
 

@@ -2,9 +2,12 @@
 #include "egress/egress.h"
 
 #include <assert.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "egress/internal.h"
@@ -13,6 +16,8 @@
 #define STEER_TIMEOUT_MS 10000
 #define STEER_RETRY_MS 1000u
 #define STEER_FDS 4u
+#define RESOLV_MAX 65536u
+#define DNS_PORT 53u
 
 /* --- table -------------------------------------------------------------------------------------- */
 
@@ -230,6 +235,45 @@ static void on_host_change(void *user)
     each_box(user, box_recheck);
 }
 
+/* Servers of names, one a line (resolv.conf(5)); others than the first few are not asked. */
+static void parse_servers(char *text, struct resolver_servers *ret)
+{
+    char *rest = NULL;
+
+    *ret = (struct resolver_servers){ 0 };
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        struct address *a = &ret->list[ret->n];
+        char *words = NULL, *word = strtok_r(line, " \t\r", &words);
+
+        if (!word || strcmp(word, "nameserver") != 0 || ret->n == RESOLVER_SERVERS_MAX)
+            continue;
+        word = strtok_r(NULL, " \t\r", &words);
+        *a = (struct address){ .port = DNS_PORT };
+        ret->n += word && ip_parse(word, &a->ip);
+    }
+}
+
+/* The supervisor keeps a copy of the host's in our root folder. */
+static void read_servers(struct egress *e)
+{
+    _cleanup_(buf_done) struct buf text = BUF_INIT(RESOLV_MAX);
+    struct abx_err err = { 0 };
+    struct stat st;
+    char count[8];
+
+    if (!e->opts.resolv_path || stat(e->opts.resolv_path, &st) < 0 ||
+        (st.st_mtim.tv_sec == e->servers_at.tv_sec && st.st_mtim.tv_nsec == e->servers_at.tv_nsec))
+        return;
+    e->servers_at = st.st_mtim;
+    if (file_read(AT_FDCWD, e->opts.resolv_path, &text, &err) < 0 || !buf_cstr(&text)) {
+        log_err("the host's servers of names cannot be read", &err);
+        return;
+    }
+    parse_servers((char *)(uintptr_t)buf_cstr(&text), &e->servers);
+    (void)snprintf(count, sizeof count, "%zu", e->servers.n);
+    log_info("servers of names", "count", count, NULL);
+}
+
 static void tick(struct box *b)
 {
     box_tick(b);
@@ -239,6 +283,7 @@ static void tick(struct box *b)
 
 static void on_tick(uv_timer_t *timer)
 {
+    read_servers(timer->data);
     each_box(timer->data, tick);
 }
 
@@ -249,6 +294,8 @@ static int start(struct egress *e, struct abx_err *err)
     const struct ipc_client_handlers engine = { on_engine_up, on_engine_frame, on_engine_down, e };
     int r = hostnet_open(e->opts.loop, on_host_change, e, &e->host, err);
 
+    if (r == 0)
+        r = resolver_new(e->opts.loop, &e->resolver, err);
     if (r == 0)
         r = ipc_client_new(e->opts.loop, e->opts.table_path, &control, &e->control, err);
     if (r == 0)
@@ -265,6 +312,9 @@ int egress_new(const struct egress_opts *opts, struct egress **ret, struct abx_e
         return err_oom(err);
     e->opts = *opts;
     e->operator_policy = (struct operator_policy){ e->opts.allow, e->opts.n_allow, is_host, e };
+    for (; e->servers.n < opts->n_servers; e->servers.n++)
+        e->servers.list[e->servers.n] = opts->servers[e->servers.n];
+    read_servers(e);
     (void)uv_timer_init(opts->loop, &e->timer);
     e->timer.data = e;
     r = start(e, err);
@@ -295,6 +345,7 @@ void egress_close(struct egress *e)
     if (e->engine)
         ipc_client_free(e->engine);
     e->control = e->engine = NULL;
+    resolver_free(TAKE_PTR(e->resolver));
     hostnet_close(TAKE_PTR(e->host));
     uv_close((uv_handle_t *)&e->timer, NULL);
 }

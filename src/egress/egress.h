@@ -14,6 +14,7 @@
 struct egress;
 
 #define EGRESS_ALLOW_MAX 64
+#define EGRESS_SERVERS_MAX 4
 
 struct egress_opts {
     uv_loop_t *loop;
@@ -21,6 +22,10 @@ struct egress_opts {
     const char *engine_path;              /* SEQPACKET to the engine; both are borrowed */
     struct range allow[EGRESS_ALLOW_MAX]; /* reserved ranges that may be reached all the same */
     size_t n_allow;
+    const char
+        *resolv_path; /* resolv.conf, read again when it changes; NULL: `servers` are asked */
+    struct address servers[EGRESS_SERVERS_MAX];
+    size_t n_servers;
     size_t max_fds; /* that this process may have: what connections take is kept below */
     size_t max_sandbox_connections; /* of each */
 };

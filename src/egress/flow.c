@@ -14,12 +14,14 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "egress/internal.h"
+#include "egress/names.h"
 
 #define DIAL_MS 30000u
 #define IDLE_MS (2u * 60u * 60u * 1000u)
 #define STALLED_MS 120000u
 #define LOOK_MS 30000u
 #define KEEPALIVE_S 300
+#define DNS_PORT 53u
 #define FDS_RESERVED 320u /* links, listeners of new sandboxes */
 
 enum flow_state { FLOW_DIAL, FLOW_RELAY };
@@ -325,16 +327,22 @@ void flow_begin(struct box *b, int fd)
 {
     struct sockaddr_storage ss;
     socklen_t n = sizeof ss;
-    struct flow *f = flow_new(b, fd);
+    struct address to;
+    struct flow *f;
 
-    if (!f)
-        return;
     /* What it dialled is the local address of the accepted socket. */
-    if (getsockname(f->in.fd, (struct sockaddr *)&ss, &n) < 0 ||
-        !address_from_kernel(&ss, &f->to)) {
-        flow_close(f, true);
+    if (getsockname(fd, (struct sockaddr *)&ss, &n) < 0 || !address_from_kernel(&ss, &to)) {
+        fd_close(fd);
         return;
     }
+    if (to.port == DNS_PORT) {
+        names_stream(b->names, fd);
+        return;
+    }
+    f = flow_new(b, fd);
+    if (!f)
+        return;
+    f->to = to;
     if (is_room(f) && is_allowed(f, "not allowed"))
         dial(f);
 }

@@ -17,7 +17,7 @@
 struct list {
     struct range *ranges;
     size_t n;
-    bool has_ipv6;
+    bool has_default6, has_global6;
 };
 
 struct hostnet {
@@ -74,7 +74,7 @@ static int note_route(const struct nlmsghdr *head, void *data)
         return MNL_CB_OK;
     table = found[1] ? mnl_attr_get_u32(found[1]) : route->rtm_table;
     if (route->rtm_type == RTN_UNICAST && route->rtm_family == AF_INET6 && !route->rtm_dst_len)
-        x->list.has_ipv6 = true;
+        x->list.has_default6 = true;
     if (table != RT_TABLE_LOCAL ||
         (route->rtm_type != RTN_LOCAL && route->rtm_type != RTN_BROADCAST &&
          route->rtm_type != RTN_ANYCAST))
@@ -89,8 +89,11 @@ static int note_route(const struct nlmsghdr *head, void *data)
         return MNL_CB_OK;
     }
     x->list.ranges = more;
-    if (range_of(route, found[0], &more[x->list.n]))
-        x->list.n++;
+    if (!range_of(route, found[0], &more[x->list.n]))
+        return MNL_CB_OK;
+    if (route->rtm_family == AF_INET6 && (more[x->list.n].prefix.s6_addr[0] & 0xe0) == 0x20)
+        x->list.has_global6 = true; /* 2000::/3 */
+    x->list.n++;
     return MNL_CB_OK;
 }
 
@@ -228,7 +231,7 @@ bool hostnet_has(const struct hostnet *h, const struct in6_addr *ip)
 
 bool hostnet_has_ipv6(const struct hostnet *h)
 {
-    return h->list.has_ipv6;
+    return h->list.has_default6 && h->list.has_global6;
 }
 
 static void on_closed(uv_handle_t *handle)

@@ -18,6 +18,7 @@ struct hostnet;
 int hostnet_open(uv_loop_t *loop, void (*on_change)(void *user), void *user, struct hostnet **ret,
                  struct abx_err *err);
 bool hostnet_has(const struct hostnet *h, const struct in6_addr *ip);
+/* A default route, and an address of 2000::/3 to go by it. */
 bool hostnet_has_ipv6(const struct hostnet *h);
 /* Frees itself from the loop. NULL is fine. */
 void hostnet_close(struct hostnet *h);

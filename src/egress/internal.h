@@ -3,6 +3,7 @@
  *     egress.c   life, links to control and engine, sandboxes coming and going
  *     box.c      one sandbox: its rules, the sockets at which what it dials ends, what was denied
  *     flow.c     one TCP connection
+ *     names.c    what a sandbox asks for on port 53
  */
 #pragma once
 
@@ -10,10 +11,13 @@
 #include "egress/egress.h"
 #include "egress/hostnet.h"
 #include "egress/lane.h"
+#include "egress/pins.h"
 #include "egress/policy.h"
+#include "egress/resolver.h"
 #include "net/ipc.h"
 
 struct flow;
+struct names;
 struct listening; /* a socket of a sandbox's namespace, with its watcher */
 
 #define BOX_BUCKETS 4096u
@@ -29,9 +33,11 @@ struct box {
     bool is_asking;  /* the engine, for the sockets */
     uint64_t ask_at; /* loop time of the next try, 0 = none */
     struct listening *tcp;
-    int udp_fd, link_fd;
+    struct names *names;
+    int link_fd;
     const volatile uint64_t *refused; /* datagrams, counted by the kernel; NULL without */
     uint64_t refused_told;
+    struct pins pins;
     struct flow *flows;
     size_t n_flows;
     size_t n_pipes; /* for lane.h */
@@ -46,6 +52,9 @@ struct egress {
     struct ipc_client *control, *engine;
     struct hostnet *host;
     struct lane_pool pipes;
+    struct resolver *resolver;
+    struct resolver_servers servers; /* the operator's */
+    struct timespec servers_at;      /* when their file was changed */
     struct box *boxes[BOX_BUCKETS];
     size_t n_boxes, n_flows;
     uint64_t generation;

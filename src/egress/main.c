@@ -15,6 +15,8 @@
 
 static const char usage[] =
     "usage: abx-egress --table-sock PATH --engine-sock PATH\n"
+    "  --resolv-conf FILE         where the servers of names are told; read again when it changes\n"
+    "  --dns ADDRESS[:PORT]       servers of names instead; repeatable\n"
     "  --allow CIDR               reserved addresses that sandboxes may reach; repeatable\n"
     "  --root DIR                 root folder; the paths above are as seen inside it\n"
     "  --uid N --gid N            user and group to become\n"
@@ -25,6 +27,8 @@ static const char usage[] =
 enum {
     OPT_TABLE = 256,
     OPT_ENGINE,
+    OPT_RESOLV,
+    OPT_DNS,
     OPT_ALLOW,
     OPT_ROOT,
     OPT_UID,
@@ -37,6 +41,8 @@ enum {
 static const struct option options[] = {
     { "table-sock", required_argument, NULL, OPT_TABLE },
     { "engine-sock", required_argument, NULL, OPT_ENGINE },
+    { "resolv-conf", required_argument, NULL, OPT_RESOLV },
+    { "dns", required_argument, NULL, OPT_DNS },
     { "allow", required_argument, NULL, OPT_ALLOW },
     { "root", required_argument, NULL, OPT_ROOT },
     { "uid", required_argument, NULL, OPT_UID },
@@ -67,6 +73,17 @@ static int parse_number(const char *name, uint64_t *ret, struct abx_err *err)
     return 0;
 }
 
+static int parse_server(struct egress_opts *o, struct abx_err *err)
+{
+    if (o->n_servers == EGRESS_SERVERS_MAX || !address_parse(optarg, 53, &o->servers[o->n_servers]))
+        return err_set(err, ABX_INVALID_ARGUMENT,
+                       "--egress-dns: '%s' is not ADDRESS or ADDRESS:PORT (IPv6 in brackets), or "
+                       "there are over %d",
+                       optarg, EGRESS_SERVERS_MAX);
+    o->n_servers++;
+    return 0;
+}
+
 static int parse_one(struct arguments *a, int option, const char *name, struct abx_err *err)
 {
     uint64_t n = 0;
@@ -79,14 +96,19 @@ static int parse_one(struct arguments *a, int option, const char *name, struct a
     case OPT_ENGINE:
         a->egress.engine_path = optarg;
         return 0;
+    case OPT_RESOLV:
+        a->egress.resolv_path = optarg;
+        return 0;
+    case OPT_DNS:
+        return parse_server(&a->egress, err);
     case OPT_ROOT:
         a->confine.root = optarg;
         return 0;
     case OPT_ALLOW:
         if (a->egress.n_allow == EGRESS_ALLOW_MAX ||
             !range_parse(optarg, &a->egress.allow[a->egress.n_allow]))
-            return err_set(err, ABX_INVALID_ARGUMENT, "--allow: '%s' is no CIDR, or one too many",
-                           optarg);
+            return err_set(err, ABX_INVALID_ARGUMENT,
+                           "--egress-allow: '%s' is no address and no CIDR", optarg);
         a->egress.n_allow++;
         return 0;
     default:

@@ -154,19 +154,23 @@ static bool operator_allows(const struct operator_policy *o, const struct in6_ad
     return false;
 }
 
+const char *policy_reserved(const struct operator_policy *o, const struct in6_addr *ip)
+{
+    const char *kind = operator_allows(o, ip) ? NULL : ip_reserved(ip);
+
+    if (kind || operator_allows(o, ip))
+        return kind;
+    return o->is_host(o->user, ip) ? "the host's own" : NULL;
+}
+
 enum verdict policy_decide(const struct policy *p, const struct operator_policy *o,
                            const struct in6_addr *ip, char ret_rule[POLICY_RULE_SIZE])
 {
-    const char *text;
+    const char *text = policy_reserved(o, ip);
 
-    if (!operator_allows(o, ip)) {
-        text = ip_reserved(ip);
-        if (!text && o->is_host(o->user, ip))
-            text = "the host's own";
-        if (text) {
-            (void)snprintf(ret_rule, POLICY_RULE_SIZE, "reserved: %s", text);
-            return VERDICT_DENY;
-        }
+    if (text) {
+        (void)snprintf(ret_rule, POLICY_RULE_SIZE, "reserved: %s", text);
+        return VERDICT_DENY;
     }
     text = rules_find(&p->allow, ip);
     if (text) {

@@ -36,6 +36,8 @@ enum verdict {
 /* May `ip` be reached? `ret_rule` says which rule decided, for the log. */
 enum verdict policy_decide(const struct policy *p, const struct operator_policy *o,
                            const struct in6_addr *ip, char ret_rule[POLICY_RULE_SIZE]);
+/* Why nobody reaches `ip` whom the operator does not let; NULL when it is an address like any other. */
+const char *policy_reserved(const struct operator_policy *o, const struct in6_addr *ip);
 /* Is the host name, lower case and without a dot at its end, one that allow_out has? */
 bool policy_has_name(const struct policy *p, const char *name);
 /* May any name be asked for? Else those alone that allow_out has: questions lead out, too. */

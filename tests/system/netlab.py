@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import os
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -115,3 +116,93 @@ class Lab:
 
         threading.Thread(target=loop, daemon=True).start()
         return s
+
+
+A, SOA, AAAA = 1, 6, 28
+
+
+def name_bytes(name):
+    return b"".join(bytes([len(x)]) + x.encode() for x in name.split(".") if x) + b"\0"
+
+
+def dns_question(name, kind=A, identity=0x1234, edns=False):
+    head = struct.pack(">6H", identity, 0x100, 1, 0, 0, int(edns))
+    return head + name_bytes(name) + struct.pack(">HH", kind, 1) + (b"\0" + struct.pack(">HHIH", 41, 4096, 0, 0)) * edns
+
+
+def dns_addresses(message):
+    """(rcode, is truncated, addresses) of an answer whose names are compressed or as short as ours."""
+    _, flags, n_questions, n, _, _ = struct.unpack(">6H", message[:12])
+    at, found = 12, []
+
+    def skip(at):
+        while message[at]:
+            if message[at] >= 0xC0:
+                return at + 2
+            at += 1 + message[at]
+        return at + 1
+
+    for _ in range(n_questions):
+        at = skip(at) + 4
+    for _ in range(n):
+        at = skip(at)
+        kind, _, _, size = struct.unpack(">HHIH", message[at : at + 10])
+        data = message[at + 10 : at + 10 + size]
+        if kind in (A, AAAA):
+            found.append(socket.inet_ntop(socket.AF_INET if kind == A else socket.AF_INET6, data))
+        at += 10 + size
+    return flags & 15, bool(flags & 0x200), found
+
+
+class NameServer:
+    """Answers over UDP and TCP from `names`: {name: [addresses]}; other names do not exist. `asked` lists (name, type).
+
+    `ttl` of its answers; `silent` names get no answer; an answer of over 20 addresses has to be asked for by TCP.
+    """
+
+    def __init__(self, lab, address, names, ttl=60):
+        self.names, self.ttl, self.asked, self.silent = names, ttl, [], set()
+        udp = lab.socket(lab.internet, address, 53, socket.SOCK_DGRAM)
+        lab.serve(address, 53, self.stream)
+
+        def loop():
+            with contextlib.suppress(OSError):
+                while True:
+                    message, peer = udp.recvfrom(4096)
+                    if not message:
+                        return
+
+                    if answer := self.answer(message, True):
+                        udp.sendto(b"\xff\xff" + answer[2:], peer)  # a guess of someone's, to be dropped
+                        udp.sendto(answer, peer)
+
+        threading.Thread(target=loop, daemon=True).start()
+
+    def stream(self, connection):
+        f = connection.makefile("rb")
+        while len(size := f.read(2)) == 2:
+            answer = self.answer(f.read(int.from_bytes(size, "big")), False)
+            connection.sendall(len(answer).to_bytes(2, "big") + answer)
+
+    def answer(self, message, is_udp):
+        at, labels = 12, []
+        while n := message[at]:
+            labels.append(message[at + 1 : at + 1 + n].decode())
+            at += 1 + n
+        kind = struct.unpack(">H", message[at + 1 : at + 3])[0]
+        name, question = ".".join(labels).lower(), message[12 : at + 5]
+        self.asked.append((name, kind))
+        if name in self.silent:
+            return None
+        found = [x for x in self.names.get(name, []) if (":" in x) == (kind == AAAA)] if kind in (A, AAAA) else []
+        if is_udp and len(found) > 20:
+            return message[:2] + struct.pack(">5H", 0x8380, 1, 0, 0, 0) + question
+        body = b"".join(
+            b"\xc0\x0c" + struct.pack(">HHIH", kind, 1, self.ttl, 16 if ":" in x else 4)
+            + socket.inet_pton(socket.AF_INET6 if ":" in x else socket.AF_INET, x)
+            for x in found
+        )
+        if not found:
+            body = b"\xc0\x0c" + struct.pack(">HHIH", SOA, 1, 60, 24) + b"\xc0\x0c\xc0\x0c" + struct.pack(">5I", 1, 1, 1, 1, 60)
+        flags = 0x8180 if name in self.names else 0x8183
+        return message[:2] + struct.pack(">5H", flags, 1, len(found), not found, 0) + question + body

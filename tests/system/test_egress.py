@@ -9,11 +9,12 @@ import textwrap
 import pytest
 from envd import Envd
 from guest import until
-from netlab import HOST, HOST6, INTERNET, Lab
+from netlab import HOST, HOST6, INTERNET, Lab, NameServer, dns_addresses, dns_question
 from service import Service
 
 WEB, OTHER = "198.51.100.10", "198.51.100.20"
 WEB6 = "2a0f:5707:1::10"
+NAMES, OWN_NAMES = "198.51.100.53", "198.51.100.54"
 REFUSED = ["10.9.9.9", "172.16.5.5", "192.168.7.7", "169.254.169.254", "100.64.1.1", "192.0.0.192", "198.18.0.1"]
 
 # Dials and says what came back: the first line of the answer, or the error.
@@ -42,7 +43,7 @@ def greet(connection):
 @pytest.fixture(scope="module")
 def lab():
     with Lab() as lab:
-        lab.address(WEB, OTHER, WEB6, *REFUSED)
+        lab.address(WEB, OTHER, WEB6, NAMES, OWN_NAMES, *REFUSED)
         for address in (WEB, OTHER, WEB6, *REFUSED):
             lab.serve(address, 7, greet)
         for address in ("127.0.0.1", HOST, HOST6):
@@ -52,8 +53,26 @@ def lab():
 
 
 @pytest.fixture(scope="module")
-def service(lab, build_dir, base_template, tmp_path_factory):
-    with Service(build_dir, "--gateways", "1") as service:
+def names(lab):
+    return NameServer(
+        lab,
+        NAMES,
+        {
+            "web.example": [WEB, WEB6],
+            "www.web.example": [WEB],
+            "other.example": [OTHER],
+            "many.example": [f"198.51.100.{i}" for i in range(100, 160)],
+            "inside.example": ["10.9.9.9"],
+            "metadata.example": ["169.254.169.254"],
+            "loopback.example": ["127.0.0.1"],
+            "host.example": [HOST],
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def service(lab, names, build_dir, base_template):
+    with Service(build_dir, "--gateways", "1", "--egress-dns", NAMES) as service:
         yield service
 
 
@@ -299,3 +318,142 @@ def test_operator_allows(lab, build_dir, base_template):
                 f"{HOST}=7": f"this is {HOST}",
                 "192.168.7.7=7": "ConnectionResetError",
             }
+
+
+ASK = textwrap.dedent(
+    """
+    import socket, sys
+    for hexed in sys.argv[2:]:
+        question = bytes.fromhex(hexed)
+        if sys.argv[1] == "tcp":
+            s = socket.create_connection(("192.0.2.53", 53), 20)
+            s.sendall(len(question).to_bytes(2, "big") + question)
+            f = s.makefile("rb")
+            print(f.read(int.from_bytes(f.read(2), "big")).hex())
+        else:
+            s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            s.settimeout(20)
+            s.connect((sys.argv[1], 53))
+            s.send(question)
+            print(s.recv(65536).hex())
+    """
+)
+
+
+def ask(box, way, *questions):
+    """Answers to raw questions, asked over TCP ("tcp") or over UDP of an address."""
+    return [bytes.fromhex(x) for x in box.python(ASK, way, *(q.hex() for q in questions)).split()]
+
+
+def resolve(box, *names):
+    """{name: sorted addresses by getaddrinfo, or the error's name}"""
+    program = """
+import socket, sys
+for name in sys.argv[1:]:
+    try:
+        print(name, *sorted({x[4][0] for x in socket.getaddrinfo(name, 80, proto=6)}))
+    except socket.gaierror as e:
+        print(name, {socket.EAI_NONAME: "EAI_NONAME", socket.EAI_AGAIN: "EAI_AGAIN"}.get(e.errno, e))
+"""
+    return {line.split()[0]: line.split()[1:] for line in box.python(program, *names).splitlines()}
+
+
+def test_names_are_resolved(box):
+    """By libc through /etc/resolv.conf; and by address, name and all with curl."""
+    assert resolve(box, "web.example", "WWW.Web.Example", "none.example") == {
+        "web.example": [WEB, WEB6],
+        "WWW.Web.Example": [WEB],
+        "none.example": ["EAI_NONAME"],
+    }
+    assert box.dial("web.example=7")["web.example=7"] == f"this is {WEB}"
+
+
+def test_questions_over_udp_and_tcp_whatever_server_is_asked(box, names):
+    for way in ("8.8.8.8", "10.9.9.9", "192.0.2.1", "tcp"):
+        a, aaaa, none = ask(
+            box, way, dns_question("web.example", identity=7), dns_question("web.example", 28), dns_question("no.example")
+        )
+        assert a[:2] == b"\0\7" and dns_addresses(a) == (0, False, [WEB])
+        assert dns_addresses(aaaa) == (0, False, [WEB6])
+        assert dns_addresses(none) == (3, False, [])
+    many = [f"198.51.100.{i}" for i in range(100, 160)]
+    small, large, tcp = *ask(box, "8.8.8.8", dns_question("many.example"), dns_question("many.example", edns=True)), *ask(
+        box, "tcp", dns_question("many.example")
+    )
+    assert dns_addresses(small) == (0, True, [])
+    assert dns_addresses(large) == dns_addresses(tcp) == (0, False, many)
+
+
+def test_answers_are_kept_and_asked_once(service, names):
+    names.names["kept.example"] = [WEB]
+    with Box(service) as one, Box(service) as two:
+        for box in (one, two, one):
+            assert resolve(box, "kept.example") == {"kept.example": [WEB]}
+    assert names.asked.count(("kept.example", 1)) == 1
+
+
+def test_a_server_that_is_silent_is_an_error(box, names):
+    """Not an endless wait: libc gives up before, and what asks once gets SERVFAIL."""
+    names.silent.add("silent.example")
+    (answer,) = ask(box, "8.8.8.8", dns_question("silent.example"))
+    assert dns_addresses(answer) == (2, False, [])
+
+
+def test_bad_questions_are_refused(box):
+    good = dns_question("web.example")
+    bad = [
+        good[:4] + b"\0\2" + good[6:],  # two questions, one there
+        good[:2] + b"\x28\0" + good[4:],  # an update
+        good[:-1] + b"\3",  # class CHAOS
+        good[:12] + b"\xc0\x0c" + good[-4:],  # a name that leads to itself
+        dns_question("a b.example"),
+    ]
+    assert [dns_addresses(x)[0] for x in ask(box, "8.8.8.8", *bad)] == [1, 4, 4, 1, 1]
+    assert dns_addresses(ask(box, "8.8.8.8", good)[0]) == (0, False, [WEB])
+
+
+def test_rebinding_leads_nowhere(box):
+    """Names of reserved addresses may resolve; what they lead to is decided by address."""
+    names = ("inside.example", "metadata.example", "host.example", "loopback.example")
+    answers = box.dial(*(f"{name}=7" for name in names))
+    assert answers.pop("loopback.example=7") == "ConnectionRefusedError"
+    assert set(answers.values()) == {"ConnectionResetError"}, answers
+
+
+def test_only_allowed_names_are_asked_for(service, names):
+    rules = {"denyOut": ["0.0.0.0/0"], "allowOut": ["*.web.example", "other.example"]}
+    with Box(service, network=rules) as box:
+        questions = ("www.web.example", "other.example", "web.example", "secret-in-a-name.evil.example")
+        answers = [dns_addresses(x) for x in ask(box, "8.8.8.8", *map(dns_question, questions))]
+        assert answers == [(0, False, [WEB]), (0, False, [OTHER]), (5, False, []), (5, False, [])]
+        assert dns_addresses(ask(box, "tcp", dns_question("secret-in-a-name.evil.example"))[0])[0] == 5
+        until(lambda: box.denials("secret-in-a-name.evil.example", 'to="dns"'), 20)
+    with Box(service, allow_internet_access=False) as box:
+        assert dns_addresses(ask(box, "8.8.8.8", dns_question("www.web.example"))[0])[0] == 5
+    assert not [name for name, _ in names.asked if "evil" in name]
+
+
+def test_servers_of_the_sandbox(lab, service):
+    own = NameServer(lab, OWN_NAMES, {"web.example": ["198.51.100.99"], "only-here.example": [WEB]})
+    with Box(service, network={"dnsServers": [OWN_NAMES]}) as box, Box(service) as other:
+        assert resolve(box, "web.example", "only-here.example") == {"web.example": ["198.51.100.99"], "only-here.example": [WEB]}
+        assert resolve(other, "web.example", "only-here.example") == {"web.example": [WEB, WEB6], "only-here.example": ["EAI_NONAME"]}
+        assert own.asked
+    with Box(service, network={"dnsServers": ["10.9.9.9"]}) as box:
+        assert dns_addresses(ask(box, "8.8.8.8", dns_question("web.example"))[0])[0] == 2
+
+
+def test_hosts_servers_are_followed(lab, build_dir, base_template, names, tmp_path):
+    """Those of /etc/resolv.conf, also after it was replaced; the service sees a file of its own there."""
+    conf = tmp_path / "resolv.conf"
+    conf.write_text(f"# nobody\nnameserver {OTHER}\n")
+    service = Service(build_dir, "--gateways", "1")
+    service.abx = tmp_path / "abx"
+    service.abx.write_text(
+        f'#!/bin/sh\nexec unshare --mount sh -c \'mount --bind {conf} /etc/resolv.conf; exec "$0" "$@"\' {build_dir}/abx "$@"\n'
+    )
+    service.abx.chmod(0o755)
+    with service, Box(service) as box:
+        assert resolve(box, "www.web.example") == {"www.web.example": ["EAI_AGAIN"]}
+        conf.write_text(f"search example\nnameserver {NAMES}\n")
+        until(lambda: resolve(box, "www.web.example") == {"www.web.example": [WEB]}, 30)

@@ -140,12 +140,43 @@ static void addresses_go_to_the_kernel_and_back(void **state)
     }
 }
 
+static void servers_may_have_a_port(void **state)
+{
+    static const struct {
+        const char *text, *whole; /* NULL: none */
+    } rows[] = {
+        { "1.2.3.4", "1.2.3.4:53" },
+        { "1.2.3.4:5353", "1.2.3.4:5353" },
+        { "2001:db8::1", "[2001:db8::1]:53" },
+        { "[2001:db8::1]", "[2001:db8::1]:53" },
+        { "[2001:db8::1]:99", "[2001:db8::1]:99" },
+        { "1.2.3.4:0", NULL },
+        { "1.2.3.4:70000", NULL },
+        { "1.2.3.4:", NULL },
+        { "a.org", NULL },
+        { "[2001:db8::1", NULL },
+        { "[2001:db8::1]x", NULL },
+        { "", NULL },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct address a;
+        char text[ADDRESS_TEXT_SIZE] = "none";
+
+        if (address_parse(rows[i].text, 53, &a))
+            address_format(&a, text);
+        test_text(rows[i].text, text, rows[i].whole ? rows[i].whole : "none");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranges_are_read_strictly),
         cmocka_unit_test(ranges_contain_what_they_should),
         cmocka_unit_test(reserved_addresses_have_a_kind),
+        cmocka_unit_test(servers_may_have_a_port),
         cmocka_unit_test(addresses_go_to_the_kernel_and_back),
     };
 
