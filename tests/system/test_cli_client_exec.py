@@ -126,8 +126,12 @@ def test_a_signal_is_128_and_its_number(cli, box, name):
 
 
 def test_a_command_that_cannot_start(cli, box):
-    status, _, err = cli.run("exec", box, "nosuchprogram", "x")
-    assert status == 1 and b"nosuchprogram" in err
+    for words, wanted in [(("nosuchprogram", "x"), 127), (("/etc/passwd", "x"), 126), (("/etc", "x"), 126)]:
+        for line in (words, words[:1]):  # as a program, and by the shell
+            status, _, err = cli.run("exec", box, *line)
+            assert status == wanted and line[0].encode() in err, (line, status, err)
+    told = json.loads(cli.run("exec", "--json", box, "nosuchprogram", "x", status=127)[1])
+    assert told["error"]["code"] == "invalid_argument"
     status, _, err = cli.run("exec", box, "--cwd", "/nowhere", "true")
     assert status == 1 and b"/nowhere" in err
 

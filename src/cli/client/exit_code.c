@@ -51,3 +51,28 @@ int exit_code_of(int exit_code, int exited, const char *status)
         return 128 + (int)signo;
     return 255;
 }
+
+int exit_code_of_start(const char *message)
+{
+    /* The guest's words (guest/daemon/spawner.c), with strerror's for the error. */
+    static const char before[] = "start '";
+    static const struct {
+        const char *end;
+        int status;
+    } ends[] = {
+        { "': No such file or directory", 127 }, { "': Permission denied", 126 },
+        { "': Exec format error", 126 },         { "': Is a directory", 126 },
+        { "': Not a directory", 126 },
+    };
+    size_t n = strlen(message);
+
+    if (strncmp(message, before, sizeof before - 1) != 0)
+        return 0;
+    for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
+        size_t width = strlen(ends[i].end);
+
+        if (n >= width && strcmp(message + n - width, ends[i].end) == 0)
+            return ends[i].status;
+    }
+    return 0;
+}

@@ -388,6 +388,7 @@ static int print_pid(struct pump *p)
 static int result_of(struct pump *p)
 {
     struct session *s = p->s;
+    int status;
 
     if (p->o->is_detached && p->pid)
         return print_pid(p);
@@ -405,7 +406,13 @@ static int result_of(struct pump *p)
         (void)fputc('\n', stderr); /* behind whatever line stands there */
     if (s->error.code == 0)
         (void)session_set(s, ABX_DATA_LOSS, "the command's stream ended without its result");
-    return session_fail(s);
+    status = session_fail(s);
+    if (p->pid == 0 && s->error.code == ABX_INVALID_ARGUMENT) {
+        int of_start = exit_code_of_start(s->error.message);
+
+        status = of_start ? of_start : status;
+    }
+    return status;
 }
 
 int pump_run(struct session *s, abx_sandbox *sb, const struct pump_opts *opts, bool with_env)

@@ -40,9 +40,35 @@ static void ends_become_exit_statuses(void **state)
         assert_int_equal(exit_code_of(rows[i].code, rows[i].exited, rows[i].status), rows[i].want);
 }
 
+static void what_did_not_start_has_the_shells_status(void **state)
+{
+    static const struct {
+        const char *message;
+        int want;
+    } rows[] = {
+        { "start 'nosuch': No such file or directory", 127 },
+        { "start '/etc/passwd': Permission denied", 126 },
+        { "start 'x': Exec format error", 126 },
+        { "start '/etc/passwd/x': Not a directory", 126 },
+        { "start 'x': Cannot allocate memory", 0 },
+        { "start '': Permission denied: and more", 0 },
+        { "cwd '/nowhere' does not exist", 0 },
+        { "open 'x': No such file or directory", 0 },
+        { "start '", 0 },
+        { "", 0 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+        assert_int_equal(exit_code_of_start(rows[i].message), rows[i].want);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(ends_become_exit_statuses) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ends_become_exit_statuses),
+        cmocka_unit_test(what_did_not_start_has_the_shells_status),
+    };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
