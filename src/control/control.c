@@ -11,6 +11,7 @@
 
 #define PRUNE_EVERY_MS (60u * 60u * 1000u)
 #define COMPARE_EVERY_MS 30000u
+#define DOWN_TOLD_MS 5000u                     /* requests wait so long for the driver */
 #define KEYS_KEPT_MS INT64_C(86400000)         /* idempotency: 24 h */
 #define EVENTS_KEPT_MS (7 * INT64_C(86400000)) /* a week */
 
@@ -21,16 +22,26 @@ static void on_up(void *user)
     struct control *c = user;
     struct abx_err err = { 0 };
 
+    (void)uv_timer_stop(&c->down_timer);
     log_info("driver is up", NULL);
     lifecycle_driver_up(c->lifecycle);
     if (templates_refresh(c->templates, NULL, NULL, &err) < 0)
         log_err("cannot ask for templates", &err);
 }
 
+static void on_still_down(uv_timer_t *t)
+{
+    (void)t;
+    log_warn("driver does not come back: requests fail", NULL);
+}
+
+/* Its end is the supervisor's to tell, and part of every stop that ends sandboxes. */
 static void on_down(void *user)
 {
-    (void)user;
-    log_warn("driver is down", NULL);
+    struct control *c = user;
+
+    log_info("driver is down", NULL);
+    (void)uv_timer_start(&c->down_timer, on_still_down, DOWN_TOLD_MS, 0);
 }
 
 static void on_died(void *user, const char *sandbox_id, const char *reason)
@@ -195,6 +206,7 @@ int control_open(struct control *c, const char *dir, const char *engine_sock, st
     (void)snprintf(c->client_id, sizeof c->client_id, "%.8s", c->opts.instance);
     (void)uv_timer_init(c->loop, &c->prune_timer);
     (void)uv_timer_init(c->loop, &c->compare_timer);
+    (void)uv_timer_init(c->loop, &c->down_timer);
     r = store_open(c->loop, dir, &c->store, err);
     if (r == 0)
         r = load_all(c, engine_sock, err);
@@ -211,6 +223,7 @@ void control_close(struct control *c)
     uv_close((uv_handle_t *)&c->compare_timer, NULL);
     if (c->driver)
         c->driver->ops->free(c->driver);
+    uv_close((uv_handle_t *)&c->down_timer, NULL); /* what the driver says last may start it */
     /* What is in flight at the driver ends in the next turns and may still write. */
     for (int i = 0; i < 3; i++)
         (void)uv_run(c->loop, UV_RUN_NOWAIT);

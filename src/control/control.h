@@ -44,6 +44,7 @@ struct control {
     char domain[272]; /* never empty */
     uv_timer_t prune_timer;
     uv_timer_t compare_timer;
+    uv_timer_t down_timer;
 };
 
 /* Opens the database in `dir`, loads it, and starts the driver for the engine's socket (NULL: none,

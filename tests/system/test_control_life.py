@@ -55,3 +55,12 @@ def test_every_step_is_an_event(control):
 def test_bad_queries_are_named(control, query, word):
     answer = control.ask("GET", f"/events/sandboxes?{query}")
     assert answer.status == 400 and word in answer.message
+
+
+def test_a_driver_that_stays_away_is_a_warning(control, tmp_path):
+    """Its end alone is none: it is told elsewhere, and part of each stop."""
+    control.engine.stop()
+    until(lambda: 'info control msg="driver is down"' in (tmp_path / "log").read_text())
+    until(lambda: 'warn control msg="driver does not come back' in (tmp_path / "log").read_text(), 30)
+    control.engine.start()
+    control.wait_up()

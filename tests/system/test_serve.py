@@ -468,6 +468,19 @@ def test_socket_and_notification_of_the_service_manager(build_dir, tmp_path):
         notify.close()
 
 
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_is_no_reason_to_warn(build_dir, base_template, sig):
+    with Service(build_dir) as s:
+        s.create(timeout=600)
+        begun = (s.data_dir / "serve.log").stat().st_size
+        s.stop(sig)
+        lines = (s.data_dir / "serve.log").read_bytes()[begun:].decode().splitlines()
+        assert any('msg="stopping"' in line for line in lines)
+        assert [line for line in lines if line.split()[1] not in ("info", "debug")] == []
+        if sig == signal.SIGTERM:  # end what it kept
+            s.start()
+
+
 def test_doctor_knows_this_machine(build_dir, open_dir):
     run = abx(build_dir, "doctor", "--json")
     probe = json.loads(run.stdout)
