@@ -77,12 +77,22 @@ struct abx_connect_opts {
     int64_t timeout_ms; /* of the stream, not of the process: ABX_UNSET = 60,000, 0 = none */
     int64_t request_timeout_ms;
     int collect;
+    /* First byte that is wanted, counted over all output of the process since its start: what a client that lost its
+     * connection has already. ABX_UNSET: what no one has read. See abx_call_output_offset. */
+    int64_t output_offset;
 };
-#define ABX_CONNECT_OPTS_INIT { sizeof(struct abx_connect_opts), ABX_UNSET, ABX_UNSET, 0 }
-/* Connect to a running process (or one that ended less than 30 s ago): what it writes from now on. */
+#define ABX_CONNECT_OPTS_INIT                                                                      \
+    { sizeof(struct abx_connect_opts), ABX_UNSET, ABX_UNSET, 0, ABX_UNSET }
+/* Connect to a running process (or one that ended less than 30 s ago): what it writes from now on, and before what of its
+ * output no one has read or `output_offset` asks for. Errors: NOT_FOUND, OUT_OF_RANGE (output_offset is over what was written). */
 ABX_EXPORT abx_call *abx_process_connect(abx_client *client, const abx_sandbox *sandbox,
                                          struct abx_process_ref process,
                                          const struct abx_connect_opts *opts);
+
+/* Of a start or connect: the offset of its first byte of output. The sizes of the OUTPUT events that you took added, it is
+ * the output_offset of the next connect. Over the one that was asked for, the bytes between are gone: the newest 1 MiB is
+ * kept. Returns 1; 0 before the START event and when the sandbox does not say it (not of this service). */
+ABX_EXPORT int abx_call_output_offset(const abx_call *call, uint64_t *ret);
 
 struct abx_process_info {
     uint32_t pid;

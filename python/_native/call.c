@@ -346,6 +346,22 @@ static PyObject *call_command(struct call *call, PyObject *unused)
     return ret;
 }
 
+/* Where the output of a command begins for this call; None when that is not known. */
+static PyObject *call_output_offset(struct call *call, PyObject *unused)
+{
+    uint64_t offset;
+    int known;
+
+    (void)unused;
+    if (client_enter(call->client) < 0)
+        return NULL;
+    known = abx_call_output_offset(call->op->abx, &offset);
+    client_leave(call->client);
+    if (!known)
+        Py_RETURN_NONE;
+    return PyLong_FromUnsignedLongLong(offset);
+}
+
 /* Status of the answer, 0 = none yet. */
 static PyObject *call_http_status(struct call *call, PyObject *unused)
 {
@@ -372,6 +388,8 @@ static PyMethodDef call_methods[] = {
     { "result", (PyCFunction)call_result, METH_NOARGS, "What it brought, or raises its error." },
     { "text", (PyCFunction)call_text, METH_NOARGS, "Bytes of the result as text." },
     { "bytearray", (PyCFunction)call_bytearray, METH_NOARGS, "Bytes of the result." },
+    { "output_offset", (PyCFunction)call_output_offset, METH_NOARGS,
+      "Where the output of a command begins for this call, or None." },
     { "next_token", (PyCFunction)call_next_token, METH_NOARGS,
       "Token of the page behind this one." },
     { "command", (PyCFunction)call_command, METH_NOARGS, "What a command did so far." },

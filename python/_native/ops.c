@@ -407,6 +407,7 @@ static const struct arg process_args[] = {
     { "pid", ARG_UINT32, offsetof(struct process_args, process.pid), 0 },
     { "timeout", ARG_MS, offsetof(struct process_args, o.timeout_ms), 0 },
     { "request_timeout", ARG_MS, offsetof(struct process_args, o.request_timeout_ms), 0 },
+    { "output_offset", ARG_INT64, offsetof(struct process_args, o.output_offset), 0 },
 };
 static abx_call *process_start(abx_client *client, void *sandbox, void *args)
 {

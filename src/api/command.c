@@ -184,6 +184,7 @@ int command_start(abx_call *call, const abx_sandbox *sandbox, const struct comma
         .request = spec->request,
         .response = spec->response,
         .timeout_ms = spec->timeout_ms == ABX_UNSET ? COMMAND_TIMEOUT_MS : spec->timeout_ms,
+        .output_offset = spec->output_offset,
     };
     int r = timeout_check(spec->timeout_ms, "timeout_ms", err);
 
@@ -216,6 +217,18 @@ void abx_call_command(const abx_call *call, struct abx_command_result *ret)
     ret->out_size = call->bytes.len;
     ret->err = call->more.len > 0 ? buf_slice(&call->more).p : (const void *)"";
     ret->err_size = call->more.len;
+}
+
+int abx_call_output_offset(const abx_call *call, uint64_t *ret)
+{
+    const struct command *c;
+
+    if (!call || call->ops != &command_ops)
+        return 0;
+    c = call->state;
+    if (c->stream.has_output_offset)
+        *ret = c->stream.output_offset;
+    return c->stream.has_output_offset;
 }
 
 /* ---- requests ---- */

@@ -14,9 +14,10 @@ struct command_spec {
     const char *user;
     const ProtobufCMessage *request;
     const ProtobufCMessageDescriptor *response;
-    int64_t timeout_ms;         /* ABX_UNSET = COMMAND_TIMEOUT_MS, 0 = none */
-    int64_t request_timeout_ms; /* until the start event */
-    uint64_t max_output_bytes;  /* per stream, 0 = COMMAND_OUTPUT_MAX */
+    int64_t timeout_ms;            /* ABX_UNSET = COMMAND_TIMEOUT_MS, 0 = none */
+    int64_t request_timeout_ms;    /* until the start event */
+    uint64_t max_output_bytes;     /* per stream, 0 = COMMAND_OUTPUT_MAX */
+    const uint64_t *output_offset; /* NULL = what no one has read */
     bool has_events;
     bool has_output; /* kept for abx_call_command */
 };

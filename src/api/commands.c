@@ -70,6 +70,7 @@ static int start_connect(abx_call *call, const abx_sandbox *sandbox,
                          const struct abx_connect_opts *given, struct abx_err *err)
 {
     struct abx_connect_opts opts = ABX_CONNECT_OPTS_INIT;
+    uint64_t offset;
     Process__ConnectRequest request = PROCESS__CONNECT_REQUEST__INIT;
     Process__ProcessSelector selector;
     struct command_spec spec = {
@@ -84,6 +85,11 @@ static int start_connect(abx_call *call, const abx_sandbox *sandbox,
         r = process_selector(process, &selector, err);
     if (r < 0)
         return r;
+    if (opts.output_offset < ABX_UNSET)
+        return err_set(err, ABX_INVALID_ARGUMENT, "output_offset is negative");
+    offset = (uint64_t)opts.output_offset;
+    if (opts.output_offset != ABX_UNSET)
+        spec.output_offset = &offset;
     request.process = &selector;
     spec.timeout_ms = opts.timeout_ms;
     spec.request_timeout_ms = opts.request_timeout_ms;

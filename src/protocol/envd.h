@@ -113,6 +113,7 @@ struct envd_rpc {
     bool wants_pings;    /* Keepalive-Ping-Interval; streams always */
     int64_t deadline_ns; /* unary: of the whole, stream: until the start event; 0 = none */
     int64_t timeout_ms;  /* streams: Connect-Timeout-Ms, 0 = none */
+    const uint64_t *output_offset; /* of Connect: Abx-Output-Offset; NULL = none */
 };
 
 /* `m` is borrowed, NULL when err->code is set. */
@@ -162,7 +163,8 @@ struct envd_stream {
         timer; /* start event, then the command's time, then the end of the answer */
     int64_t timeout_ms;
     struct abx_err end_err; /* of the end-of-stream message */
-    bool is_protobuf, has_start, has_end_message, is_ended, is_full;
+    uint64_t output_offset; /* that the answer names (Abx-Output-Offset) */
+    bool is_protobuf, has_start, has_end_message, is_ended, is_full, has_output_offset;
 };
 int envd_stream_start(struct envd_stream *s, abx_client *client, const abx_sandbox *sandbox,
                       const struct envd_rpc *rpc, const struct envd_stream_ops *ops, void *user,

@@ -4,10 +4,10 @@
 #include "protocol/envd.h"
 #include "wire/rpc.h"
 
-#define ENVD_RPC_HEADERS_MAX 4
+#define ENVD_RPC_HEADERS_MAX 5
 
 struct envd_rpc_numbers {
-    char timeout[24], pings[12];
+    char timeout[24], pings[12], offset[24];
 };
 
 /* Fields of an RPC request besides the sandbox's; texts live in `mem`. Returns how many. */

@@ -86,7 +86,10 @@ static void on_timer(void *user)
 static int on_head(void *user, const struct http_head *head, struct abx_err *err)
 {
     struct envd_stream *s = user;
+    const char *offset = http_head_get(head, "abx-output-offset");
 
+    s->has_output_offset =
+        offset && str_parse_u64(slice_str(offset), UINT64_MAX, &s->output_offset);
     return envd_rpc_check_head(&s->x, head, s->is_protobuf, true, err);
 }
 

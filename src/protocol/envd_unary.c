@@ -65,6 +65,11 @@ size_t envd_rpc_headers(const struct envd_rpc *rpc, bool is_protobuf, bool is_st
         (void)snprintf(mem->pings, sizeof mem->pings, "%d", ENVD_KEEPALIVE_S);
         to[n++] = (struct abx_pair){ "Keepalive-Ping-Interval", mem->pings };
     }
+    if (rpc->output_offset) {
+        (void)snprintf(mem->offset, sizeof mem->offset, "%llu",
+                       (unsigned long long)*rpc->output_offset);
+        to[n++] = (struct abx_pair){ "Abx-Output-Offset", mem->offset };
+    }
     return n;
 }
 

@@ -193,6 +193,32 @@ def test_a_terminal(box):
     assert error_of(box.pty, 80, 0).code == "INVALID_ARGUMENT"
 
 
+def test_what_a_lost_connection_missed(box):
+    call, pid = box.start("read x; printf one; printf two >&2; read x; printf three; read x; exit 3", stdin_open=1)
+    begin = ctypes.c_uint64(99)
+    assert box.abx.c.abx_call_output_offset(call.handle, ctypes.byref(begin)) == 1 and begin.value == 0
+    box.stdin(pid, b"\n")
+    taken = 0
+    while taken < 6:
+        taken += call.next().size
+    call.cancel()
+    box.stdin(pid, b"\n")
+    again, _ = box.connect(pid=pid, output_offset=taken)
+    assert box.abx.c.abx_call_output_offset(again.handle, ctypes.byref(begin)) == 1 and begin.value == 6
+    box.stdin(pid, b"\n")
+    out, end = collect(again)
+    assert (out["stdout"], out["stderr"], end[0]) == (b"three", b"", 3)
+    whole, _ = box.connect(pid=pid, output_offset=0)
+    out, end = collect(whole)
+    assert (out["stdout"], out["stderr"], end[0]) == (b"onethree", b"two", 3)
+    with pytest.raises(Error) as caught:
+        box.connect(pid=pid, output_offset=12)
+    assert caught.value.code == "OUT_OF_RANGE"
+    with pytest.raises(Error) as caught:
+        box.connect(pid=pid, output_offset=-2)
+    assert caught.value.code == "INVALID_ARGUMENT"
+
+
 def test_a_terminal_over_a_websocket(box):
     """GET /terminal through the gateway; the end tells how the shell ended."""
     kinds = {box.abx.constants["ABX_EVENT_" + name]: name for name in ("START", "DATA", "END")}

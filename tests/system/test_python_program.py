@@ -113,6 +113,41 @@ print(Sandbox.kill(sandbox.sandbox_id, **sandbox.connection_config.get_api_param
     assert (run.stdout, run.returncode) == ("True\nTrue\nTrue\n", 0), run.stderr
 
 
+MISSED = """
+import asyncio
+from agent_sandbox import AsyncSandbox, Sandbox
+
+COMMAND = "read x; printf 'one ü'; read x; printf two; read x; printf three"
+
+async def main():
+    sandbox = await AsyncSandbox.create()
+    try:
+        half = asyncio.Event()
+        handle = await sandbox.commands.run(COMMAND, background=True, stdin=True, on_stdout=lambda text: half.set())
+        print(handle.output_offset)
+        await handle.send_stdin("\\n")
+        await half.wait()
+        await handle.disconnect()
+        print(handle.output_offset)
+        await sandbox.commands.send_stdin(handle.pid, "\\n")
+        again = await sandbox.commands.connect(handle.pid, output_offset=handle.output_offset)
+        await again.send_stdin("\\n")
+        print((await again.wait()).stdout, again.output_offset)
+        with Sandbox.connect(sandbox.sandbox_id) as plain:
+            whole = plain.commands.connect(handle.pid, output_offset=0)
+            print(whole.wait().stdout, whole.output_offset)
+    finally:
+        await sandbox.kill()
+
+asyncio.run(main())
+"""
+
+
+def test_what_a_lost_connection_missed(service, python_dir, tmp_path):
+    run = run_program(MISSED, tmp_path, clean_env(tmp_path, python_dir, **ours(service)))
+    assert (run.stdout, run.returncode) == ("0\n6\ntwothree 14\none ütwothree 14\n", 0), run.stderr
+
+
 @pytest.mark.parametrize("text", [PROGRAM, TWIN], ids=["async", "sync"])
 def test_program_over_tls_and_http2(service, python_dir, tmp_path, text):
     """A private CA; the front speaks HTTP/2 only, and all requests come on one connection."""

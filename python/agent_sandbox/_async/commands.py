@@ -152,24 +152,39 @@ class Commands(_Processes):
         request_timeout: float | None = None,
         on_stdout: OutputHandler[str] | None = None,
         on_stderr: OutputHandler[str] | None = None,
+        *,
+        output_offset: int | None = None,
     ) -> AsyncCommandHandle:
         """Listens to a running command: what it writes from now on. Raises NotFoundException.
 
         `timeout` is the time of the stream in seconds (0 or None: none), not of the command.
+
+        `output_offset` is the `output_offset` of a handle that lost its connection: what came since then comes first.
         """
-        call = _native.process_connect(client(self._config.native), self._address, pid, timeout or 0, request_timeout)
+        call = _native.process_connect(
+            client(self._config.native), self._address, pid, timeout or 0, request_timeout, output_offset
+        )
         return await self._handle(call, on_stdout, on_stderr)
 
     # </async>
     # <sync>
     # def connect(
-    #     self, pid: int, timeout: float | None = 60, request_timeout: float | None = None
+    #     self,
+    #     pid: int,
+    #     timeout: float | None = 60,
+    #     request_timeout: float | None = None,
+    #     *,
+    #     output_offset: int | None = None,
     # ) -> CommandHandle:
     #     """Listens to a running command: what it writes from now on. Raises NotFoundException.
     #
     #     `timeout` is the time of the stream in seconds (0 or None: none), not of the command.
+    #
+    #     `output_offset` is the `output_offset` of a handle that lost its connection: what came since then comes first.
     #     """
-    #     call = _native.process_connect(client(self._config.native), self._address, pid, timeout or 0, request_timeout)
+    #     call = _native.process_connect(
+    #         client(self._config.native), self._address, pid, timeout or 0, request_timeout, output_offset
+    #     )
     #     return self._handle(call)
     #
     # </sync>
@@ -223,9 +238,13 @@ class Pty(_Processes):
         on_data: OutputHandler[PtyOutput],
         timeout: float | None = 60,
         request_timeout: float | None = None,
+        *,
+        output_offset: int | None = None,
     ) -> AsyncCommandHandle:
         """Listens to a running terminal. `timeout` is the time of the stream in seconds (0 or None: none)."""
-        call = _native.process_connect(client(self._config.native), self._address, pid, timeout or 0, request_timeout)
+        call = _native.process_connect(
+            client(self._config.native), self._address, pid, timeout or 0, request_timeout, output_offset
+        )
         return await self._handle(call, on_pty=on_data)
 
     # </async>
@@ -250,10 +269,17 @@ class Pty(_Processes):
     #     return self._handle(call)
     #
     # def connect(
-    #     self, pid: int, timeout: float | None = 60, request_timeout: float | None = None
+    #     self,
+    #     pid: int,
+    #     timeout: float | None = 60,
+    #     request_timeout: float | None = None,
+    #     *,
+    #     output_offset: int | None = None,
     # ) -> CommandHandle:
     #     """Listens to a running terminal. `timeout` is the time of the stream in seconds (0 or None: none)."""
-    #     call = _native.process_connect(client(self._config.native), self._address, pid, timeout or 0, request_timeout)
+    #     call = _native.process_connect(
+    #         client(self._config.native), self._address, pid, timeout or 0, request_timeout, output_offset
+    #     )
     #     return self._handle(call)
     #
     # </sync>

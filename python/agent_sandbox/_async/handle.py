@@ -48,12 +48,19 @@ class AsyncCommandHandle:
         self._result: CommandResult | None = None
         self._failure: BaseException | None = None
         self._is_disconnected = False
+        self._taken = 0
         self._task = spawn(self._read())
 
     @property
     def pid(self) -> int:
         """Process id in the sandbox."""
         return self._pid
+
+    @property
+    def output_offset(self) -> int | None:
+        """Where the output stands, in bytes of all streams together, behind what came here. None: another service."""
+        begin = self._call.output_offset()
+        return None if begin is None else begin + self._taken
 
     @property
     def stdout(self) -> str:
@@ -125,6 +132,7 @@ class AsyncCommandHandle:
                 if event is None:
                     await wait(call)
                 elif event[0] == _native.EVENT_OUTPUT:
+                    self._taken += len(event[6])
                     decoder = decoders.get(event[1])
                     if decoder is None:
                         await _tell(self._on_pty, event[6])

@@ -146,13 +146,22 @@ class Commands(_Processes):
         return _result(_native.command_run(*started))
 
     def connect(
-        self, pid: int, timeout: float | None = 60, request_timeout: float | None = None
+        self,
+        pid: int,
+        timeout: float | None = 60,
+        request_timeout: float | None = None,
+        *,
+        output_offset: int | None = None,
     ) -> CommandHandle:
         """Listens to a running command: what it writes from now on. Raises NotFoundException.
 
         `timeout` is the time of the stream in seconds (0 or None: none), not of the command.
+
+        `output_offset` is the `output_offset` of a handle that lost its connection: what came since then comes first.
         """
-        call = _native.process_connect(client(self._config.native), self._address, pid, timeout or 0, request_timeout)
+        call = _native.process_connect(
+            client(self._config.native), self._address, pid, timeout or 0, request_timeout, output_offset
+        )
         return self._handle(call)
 
 
@@ -198,9 +207,16 @@ class Pty(_Processes):
         return self._handle(call)
 
     def connect(
-        self, pid: int, timeout: float | None = 60, request_timeout: float | None = None
+        self,
+        pid: int,
+        timeout: float | None = 60,
+        request_timeout: float | None = None,
+        *,
+        output_offset: int | None = None,
     ) -> CommandHandle:
         """Listens to a running terminal. `timeout` is the time of the stream in seconds (0 or None: none)."""
-        call = _native.process_connect(client(self._config.native), self._address, pid, timeout or 0, request_timeout)
+        call = _native.process_connect(
+            client(self._config.native), self._address, pid, timeout or 0, request_timeout, output_offset
+        )
         return self._handle(call)
 

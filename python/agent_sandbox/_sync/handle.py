@@ -45,6 +45,7 @@ class CommandHandle:
         self._stderr: list[str] = []
         self._result: CommandResult | None = None
         self._is_disconnected = False
+        self._taken = 0
         self._decoders = {
             stream: codecs.getincrementaldecoder("utf-8")("replace") for stream in (_native.STDOUT, _native.STDERR)
         }
@@ -54,6 +55,12 @@ class CommandHandle:
         """Process id in the sandbox."""
         return self._pid
 
+    @property
+    def output_offset(self) -> int | None:
+        """Where the output stands, in bytes of all streams together, behind what came here. None: another service."""
+        begin = self._call.output_offset()
+        return None if begin is None else begin + self._taken
+
     def __iter__(self) -> Iterator[tuple[Stdout | None, Stderr | None, PtyOutput | None]]:
         """The output as it arrives: (stdout, stderr, pty), of which one is not None. Raises as `wait` does for streams."""
         call = self._call
@@ -62,6 +69,7 @@ class CommandHandle:
             if event is None:
                 call.wait(None)
             elif event[0] == _native.EVENT_OUTPUT:
+                self._taken += len(event[6])
                 decoder = self._decoders.get(event[1])
                 if decoder is None:
                     yield None, None, event[6]
