@@ -21,6 +21,7 @@
 #define STEPS_PER_EVENT 16
 #define WRITE_NOW_MIN 8192u
 #define PARSERS_KEPT 32
+#define INTERIM_MAX 32u
 
 enum conn_state {
     CONN_IDLE,
@@ -41,6 +42,7 @@ struct http_conn {
     uint64_t sent_before;
     uint64_t blocked_at, sent_seen; /* output waits since then, and sock.sent at that time */
     uint32_t connect_timeout_ms, head_timeout_ms, write_timeout_ms;
+    uint32_t n_interim; /* heads before the final one */
     enum conn_state state;
 
     bool is_connected; /* and its layer's handshake is over */
@@ -250,6 +252,7 @@ static void conn_renew(struct http_conn *c)
     c->is_request_ended = c->is_broken = c->is_reading = c->has_input = c->has_head = false;
     c->is_raw = c->is_keep = c->is_response_done = c->is_end_delivered = false;
     c->wants_writable = c->is_aborted = false;
+    c->n_interim = 0;
 }
 
 int http_conn_request(struct http_conn *c, struct slice method, struct slice target,
@@ -460,6 +463,9 @@ static void conn_head(struct http_conn *c, struct slice *in)
         if (head->framing == HTTP1_BODY_NONE ||
             (head->framing == HTTP1_BODY_LENGTH && head->content_length == 0))
             c->is_response_done = http1_parser_next(c->parser, in, &data) == HTTP1_END;
+    } else if (++c->n_interim > INTERIM_MAX) {
+        conn_bad(c, "over 32 interim heads");
+        return;
     }
     if (head->status != 100)
         c->events->on_head(c->user, c, head);

@@ -4,7 +4,8 @@
  * as its `sys`.
  *
  * One connection carries one request at a time; after a complete exchange that keeps alive it is
- * idle again and may carry the next. Connecting (with a deadline) is part of it, so that a
+ * idle again and may carry the next. A server that sends over 32 heads of 1xx, or bytes while nothing was asked,
+ * is given up. Connecting (with a deadline) is part of it, so that a
  * non-blocking, unconnected socket from the engine can be given. Same pull rules as http_server.h.
  */
 #pragma once

@@ -60,6 +60,13 @@ class Remote(Guest):
                 pass
         raise AssertionError("no daemon")
 
+    def has_daemon(self, pid):
+        """Whether the daemon with that host pid lives."""
+        try:
+            return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+        except OSError:
+            return False
+
     def daemon_state(self):
         """(host pid, open files, inotify instances among them, resident KiB) of the daemon."""
         pid = self.daemon()

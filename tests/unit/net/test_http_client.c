@@ -173,6 +173,12 @@ static void unknown_lengths_are_chunked(void **state)
     stop();
 }
 
+#define INTERIM_4                                                                                  \
+    "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n"                                \
+    "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n"
+#define INTERIM_16 INTERIM_4 INTERIM_4 INTERIM_4 INTERIM_4
+#define INTERIM_32 INTERIM_16 INTERIM_16
+
 static void bodies_end_as_the_response_says(void **state)
 {
     static const struct {
@@ -188,6 +194,7 @@ static void bodies_end_as_the_response_says(void **state)
           false },
         { "GET", "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nabc", 3, false, false },
         { "GET", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcmore", 3, false, false },
+        { "GET", INTERIM_32 "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", 3, false, true },
     };
 
     (void)state;
@@ -225,6 +232,7 @@ static void cut_and_bad_responses_fail(void **state)
         { "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", 0 },
         { "SSH-2.0-OpenSSH_9.2\r\n", 0 },
         { "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 0 },
+        { INTERIM_32 "HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 0 },
     };
 
     (void)state;
