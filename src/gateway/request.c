@@ -541,7 +541,7 @@ static bool search_row(void *user, struct row *row)
 }
 
 /* Route order (3). Clients that name a sandbox by its token alone ask so whether it is still there; the
- * control plane, which has a /health of its own, would say yes. A row that is on its way is waited for. */
+ * control plane, which has a /health of its own, would say yes. The same for signed URLs. A row that is on its way is waited for. */
 static void token_step(struct request *r)
 {
     struct search search = { .n = 0 };
@@ -552,7 +552,7 @@ static void token_step(struct request *r)
     }
     route_proof_read(http_exchange_head(r->ex), &search.proof);
     table_each(&r->g->table, search_row, &search);
-    if (search.n == 0 && search.proof.token.n > 0) {
+    if (search.n == 0 && (search.proof.token.n > 0 || search.proof.is_signed)) {
         r->route.port = ENVD_PORT;
         if (r->has_searched) {
             answer_gone(r);

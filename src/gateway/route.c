@@ -205,7 +205,8 @@ void route_proof_read(const struct http1_head *head, struct route_proof *ret)
 {
     *ret = (struct route_proof){ .token = http1_head_value(head, "x-access-token"),
                                  .expiration_s = SIGNATURE_NO_EXPIRATION };
-    ret->has_signature = ret->token.n == 0 && has_signature(head) && read_signature(head, ret);
+    ret->is_signed = ret->token.n == 0 && has_signature(head);
+    ret->has_signature = ret->is_signed && read_signature(head, ret);
 }
 
 bool route_proof_matches(const struct route_proof *p, struct slice access_token)

@@ -37,6 +37,7 @@ void route_decide(const struct http1_head *head, const char *domain, struct rout
  * it (expired ones count, envd judges them). Read once, then compared with each sandbox's token. */
 struct route_proof {
     struct slice token; /* of the head, borrowed */
+    bool is_signed;     /* there is a signature, maybe one that can be nobody's */
     bool has_signature; /* then the rest is set */
     char signature[SIGNATURE_SIZE];
     int64_t expiration_s;
