@@ -1,5 +1,6 @@
 """libabx against servers that mean harm and callers that make mistakes: bounded, typed, never a crash."""
 
+import contextlib
 import ctypes
 import os
 import resource
@@ -10,6 +11,7 @@ import time
 import zlib
 
 import fake_envd as fake
+import hostile_guest
 import pytest
 from client_kit import Box, Error, Library
 from fake_envd import END, START, output
@@ -289,6 +291,46 @@ def test_floods_end_and_keep_nothing(abx, client, config, kind):
         e = error_of(http(abx, client, config, s.url, request_timeout_ms=2000))
         assert e.reason in ("REQUEST_TIMEOUT", "PROTOCOL", "DISCONNECTED")
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
+
+
+def test_what_a_hostile_daemon_answers(abx, client, config):
+    """Everything that hostile_guest.py knows, straight to libabx: each call ends, typed; nothing cut is taken for whole."""
+
+    def server_of(mode):
+        def serve(sock):
+            head_of(sock)
+            hostile_guest.answer(sock, mode)
+
+        return Raw(serve)
+
+    modes = [*hostile_guest.ONCE, *hostile_guest.FLOODS, "reset after the request", "reset in the head", "reset in the body"]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with contextlib.ExitStack() as stack:
+        calls = {}
+        for mode in modes:
+            url = stack.enter_context(server_of(mode)).url
+            calls[mode] = http(abx, client, config, url, request_timeout_ms=3000, max_bytes=1 << 20)
+        for mode, call in calls.items():
+            try:
+                call.wait(30)
+            except Error as e:
+                assert e.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "INTERNAL"), (mode, e)
+                assert mode not in ("more than said", "last poison"), e
+                continue
+            result = abx.headers.structs["abx_http_result"]()
+            abx.c.abx_call_http(call.handle, ctypes.byref(result))
+            body = ctypes.string_at(result.body, result.body_size)
+            assert b"poison" not in body
+            assert mode not in CUT, (mode, body)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 128 << 10
+
+
+# Heads and bodies that break off or contradict themselves.
+CUT = (
+    "garbage", "zeros", "no head", "a request", "HTTP/2", "half a head", "huge length", "unasked upgrade", "1,000 fields", "a long field",
+    "bad chunk", "overflowing chunk", "chunk without end", "body too short", "cut in a chunk", "nothing", "reset in the body",
+    "length and chunks", "two lengths", *hostile_guest.FLOODS,
+)
 
 
 @pytest.mark.parametrize("close", [False, True])
