@@ -34,8 +34,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self):
         if "chunked" in self.headers.get("Transfer-Encoding", ""):
-            while int(self.rfile.readline().split(b";")[0], 16):
-                self.rfile.readline()
+            while size := int(self.rfile.readline().split(b";")[0], 16):
+                self.rfile.read(size + 2)
+            self.rfile.readline()  # what stays makes the server close the connection, maybe while the next request comes
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         want = self.headers.get("X-Want-Status")
         sandbox = self.headers.get("E2b-Sandbox-Id") or ""
