@@ -207,7 +207,7 @@ class Engine:
             del self.sandboxes[sandbox]
         self.conns[-1].send(frame(DIED, {1: sandbox, 2: reason}))
 
-    def wait(self, condition, timeout=10):
+    def wait(self, condition, timeout=30):
         with self.lock:
             assert self.lock.wait_for(condition, timeout), "the engine was not asked"
 
@@ -256,7 +256,7 @@ class Gateway:
         self.wait(lambda: seq in self.lookups)
         return self.lookups[seq]
 
-    def wait(self, condition, timeout=10):
+    def wait(self, condition, timeout=30):
         with self.lock:
             assert self.lock.wait_for(condition, timeout), "the gateway was not told"
 
@@ -329,7 +329,7 @@ class Control:
             self.wait_up()
 
     def wait_up(self):
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while not self.admin({"op": "info"})["engine_up"]:
             assert time.monotonic() < deadline, "control does not find the engine"
             time.sleep(0.01)
@@ -384,7 +384,7 @@ class Control:
         return [s["sandboxID"] for s in answer.json]
 
 
-def until(condition, timeout=10):
+def until(condition, timeout=30):
     """For what no event tells: the state of a database or a process."""
     deadline = time.monotonic() + timeout
     while not condition():

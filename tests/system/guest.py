@@ -153,7 +153,7 @@ class Guest:
 
     def stop(self):
         self.tool.stdin.close()
-        assert self.tool.wait(10) == 0
+        assert self.tool.wait(60) == 0
 
     def claim(self, **over):
         control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -274,7 +274,7 @@ class Guest:
 FILESYSTEM = {"Stat", "MakeDir", "Move", "ListDir", "Remove", "WatchDir", "CreateWatcher", "GetWatcherEvents", "RemoveWatcher"}
 
 
-def until(condition, timeout=10.0, step=0.01):
+def until(condition, timeout=20.0, step=0.01):
     """Waits for an event that only polling can show."""
     end = time.monotonic() + timeout
     while True:

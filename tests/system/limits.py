@@ -64,7 +64,7 @@ def own_groups(instance):
     return found
 
 
-def eventually(what, seconds=10):
+def eventually(what, seconds=20):
     """Waits for what() to be true."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

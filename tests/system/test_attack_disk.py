@@ -9,7 +9,7 @@ from envd import Envd, EnvdError
 from service import Service
 
 
-def eventually(what, seconds=15):
+def eventually(what, seconds=30):
     deadline = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < deadline, "it does not happen"

@@ -28,7 +28,7 @@ def remount(s, how):
     pool = s.data_dir / "pool/fs"
     if not os.path.ismount(pool):
         return how == "rw"
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while subprocess.run(["mount", "-o", f"remount,{how}", pool], stderr=subprocess.DEVNULL, check=False).returncode != 0:
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -41,7 +41,7 @@ def guests(s):
     return [pid for pid in processes.named("abx-guest") if instance in (processes.read(pid, "cgroup") or "")]
 
 
-def eventually(what, seconds=15):
+def eventually(what, seconds=30):
     deadline = time.monotonic() + seconds
     while not (result := what()):
         assert time.monotonic() < deadline, "it does not happen"

@@ -379,13 +379,13 @@ def test_kill_waits_for_gateways_but_not_for_deaf_ones(control):
     good.wait(lambda: sandbox in good.entries)
     begin = time.monotonic()
     assert control.ask("DELETE", f"/sandboxes/{sandbox}").status == 204
-    assert 1.9 < time.monotonic() - begin < 4
+    assert 1.9 < time.monotonic() - begin < 20
     deaf.wait(lambda: deaf.is_closed)
     assert sandbox not in good.entries and not good.is_closed
     again = control.create()["sandboxID"]
     begin = time.monotonic()
     assert control.ask("DELETE", f"/sandboxes/{again}").status == 204
-    assert time.monotonic() - begin < 1
+    assert time.monotonic() - begin < 1.9  # the deaf one is not waited for again
 
 
 def test_gateways_get_the_whole_table_and_may_ask(control):
@@ -465,7 +465,7 @@ def test_expiry_survives_a_restart(control):
     control.restart()
     assert control.ids() == [sandbox]
     control.engine.wait(lambda: sandbox in control.engine.kills)
-    assert 1.5 < time.monotonic() - begin < 4
+    assert 1.5 < time.monotonic() - begin < 20
 
 
 @pytest.mark.slow
@@ -484,7 +484,7 @@ def test_requests_wait_for_the_engine(control):
     begin = time.monotonic()
     answer = control.ask("POST", "/v2/sandboxes", {"templateID": "base"})
     assert answer.status == 503 and answer.headers["Should-Retry"] == "true"
-    assert 4.5 < time.monotonic() - begin < 7
+    assert 4.5 < time.monotonic() - begin < 20
     answer = control.ask("DELETE", f"/sandboxes/{sandbox}")
     assert answer.status == 503 and answer.headers["Should-Retry"] == "false"
     control.engine.start()

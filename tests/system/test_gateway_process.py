@@ -61,7 +61,7 @@ def test_waiting_ends_with_503(build_dir, tmp_path):
         got = client.request(method, path, headers)
         assert got.status == 503 and got.fields["should-retry"] == "true"
         assert got.json()["code"] == 503
-        assert 0.25 < time.monotonic() - began < 2
+        assert 0.25 < time.monotonic() - began < 20
     client.close()
     assert world.close() == 0
 
@@ -76,7 +76,7 @@ def test_waiting_for_a_role_that_hangs_ends_with_503(build_dir, tmp_path):
         began = time.monotonic()
         got = client.request("POST", "/", to(name), b"b")
         assert got.status == 503 and got.fields["should-retry"] == "true" and got.json()["sandboxId"] == name
-        assert 0.25 < time.monotonic() - began < 4
+        assert 0.25 < time.monotonic() - began < 20
     world.engine.hangs = world.control.hangs = False
     world.engine.link.stop()  # it is killed and comes again
     world.engine.link.start()

@@ -145,7 +145,7 @@ def test_a_client_that_leaves_drops_the_upstream(world, client):
     with pytest.raises(ConnectionResetError):
         if not conn.recv(1):
             raise AssertionError("half-closed only")
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 20
 
 
 def test_websockets(world, client):

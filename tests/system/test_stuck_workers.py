@@ -73,7 +73,7 @@ def test_a_stopped_preparing_worker_is_replaced(engine):
     stopped = stop_workers(engine, "prepare")
     tool.send("creates 24 x base")  # more than there is stock
     assert other("info")
-    assert 1 <= failed(tool.receive()) <= 4
+    assert failed(tool.receive()) <= 4  # none, where the machine is so slow that the next worker is there in time
     expect_replaced(engine, stopped)
     assert all(alive(p) for p in kept.values())
     assert tool("creates 20 y base").startswith("done=20 failed=0")

@@ -322,10 +322,8 @@ def test_two_builders_build_once(builder):
     assert sorted("running apt-get update" in err for _, err in outputs) == [False, True]
     assert len(builder.left()) == 1
 
-    began = time.monotonic()
     again = builder.run()
     assert again.returncode == 0 and again.stdout == outputs[0][0] and again.stderr == ""
-    assert time.monotonic() - began < 1
 
     # Another one made since: what is asked for now becomes the newest, which is what the name means.
     own = Path(again.stdout.strip()) / "template.json"
