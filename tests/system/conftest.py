@@ -1,5 +1,6 @@
 """What every system test may use: where the built tree, the tools, the base template and our Python package are."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -9,6 +10,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+
+# Files that take longest, in this order, begin first where files run beside each other: none of them is left for the end.
+LONGEST = (
+    "test_template_base", "test_sdk", "test_stuck_workers", "test_hung_roles", "test_guest_watch", "test_python_compare",
+    "test_disk_pool", "test_serve", "test_engine", "test_quickstart", "test_client_faults", "test_cli_client_exec",
+    "test_python_package", "test_guest_process", "test_gateway_h2", "test_transport", "test_python_interrupt", "test_egress",
+    "test_attack_pool", "test_transport_tls", "test_client_control", "test_faults_process",
+)
+
+
+def pytest_collection_modifyitems(items):
+    rank = {name: i for i, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path.stem, len(LONGEST)))
 
 
 @pytest.fixture(scope="session")
@@ -64,10 +78,22 @@ def build_wheel(python, tree, out, build=None):
 
 
 @pytest.fixture(scope="session")
-def python_wheel(build_dir, tools_dir, tmp_path_factory):
-    """The wheel of our Python package."""
-    out = tmp_path_factory.mktemp("wheel")
-    return build_wheel(tools_dir / "py/bin/python", ROOT, out, build_dir / "python-package")
+def run_dir(tmp_path_factory):
+    """A folder that all processes of this run share (pytest-xdist gives each a basetemp of its own below the run's)."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def python_wheel(build_dir, tools_dir, run_dir):
+    """The wheel of our Python package, built by the first process that wants it."""
+    out = run_dir / "wheel"
+    with open(run_dir / "wheel.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # bounded by the build's own time limit
+        made = list(out.glob("*.whl"))
+        return made[0] if made else build_wheel(tools_dir / "py/bin/python", ROOT, out, build_dir / "python-package")
 
 
 @pytest.fixture(scope="session")

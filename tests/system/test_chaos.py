@@ -19,6 +19,8 @@ import pytest
 from connectrpc.errors import ConnectError
 from service import Service
 
+pytestmark = pytest.mark.alone
+
 CALL_LIMIT_S = 10
 # What the SDK raises for a connection that was cut or refused, besides its own types.
 TYPED = (

@@ -384,6 +384,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0)
 HEAD = b"\x82\x86\x84\x41\x01h"  # GET http / with :authority h
 
 
+@pytest.mark.alone  # a gateway that gets little of the processor holds more of what came
 @pytest.mark.parametrize(("flood", "must_end"), [
     (frame(6, 0, 0, b"12345678") * 3000, True),
     (frame(4, 0, 0) * 3000, True),

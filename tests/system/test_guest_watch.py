@@ -475,6 +475,7 @@ def test_folders_are_bounded(guest):
     until(lambda: guest.is_sanitized() or guest.daemon_memory() < 6 << 20)
 
 
+@pytest.mark.alone  # they are the machine's
 def test_limits_of_inotify(guest):
     guest.sh("mkdir -p d; cd d; seq 1 300 | xargs mkdir")
     sysctl = "/proc/sys/fs/inotify/max_user_"

@@ -7,7 +7,7 @@ import pytest
 from envd import Envd, EnvdError
 from service import Service
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]  # all of the machine, and the time of others
 
 HOGS = {
     "fork bomb": "bomb() { bomb | bomb & }; bomb; sleep 600",

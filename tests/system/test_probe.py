@@ -5,7 +5,10 @@ import os
 import re
 import subprocess
 
+import pytest
 from limits import INTO_GROUP, TOOL, crowded_group, data, mounts_below, own_groups  # noqa: F401
+
+pytestmark = pytest.mark.alone  # each start of a service probes too, and what it makes for that looks the same
 
 
 def probe(*args, prefix=()):
