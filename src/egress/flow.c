@@ -2,6 +2,11 @@
  *
  * The sandbox's side is connected before anything was decided, so a refusal is a reset. A connection that carries
  * nothing for IDLE_MS ends; one whose bytes nobody takes for STALLED_MS, too (not while the sandbox is paused).
+ *
+ * Where only a name can allow it, its address has to be the answer to a name that the rules have and the sandbox asked
+ * for, and its first bytes, which are looked at and left where they are, have to give just such a name: the server name
+ * of TLS, the host of HTTP. On ports 80 and 443 there is no other way in. On others a protocol that is neither, or whose
+ * server speaks first (SERVER_FIRST_MS), may go by the address alone.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -15,16 +20,21 @@
 #include "base/log.h"
 #include "egress/internal.h"
 #include "egress/names.h"
+#include "egress/sniff.h"
 
+#define NAME_MS 10000u
+#define SERVER_FIRST_MS 300u
 #define DIAL_MS 30000u
 #define IDLE_MS (2u * 60u * 60u * 1000u)
 #define STALLED_MS 120000u
 #define LOOK_MS 30000u
 #define KEEPALIVE_S 300
+#define HTTP_PORT 80u
+#define HTTPS_PORT 443u
 #define DNS_PORT 53u
 #define FDS_RESERVED 320u /* links, listeners of new sandboxes */
 
-enum flow_state { FLOW_DIAL, FLOW_RELAY };
+enum flow_state { FLOW_NAME, FLOW_DIAL, FLOW_RELAY };
 
 /* One of the two sockets. */
 struct end {
@@ -41,6 +51,9 @@ struct flow {
     struct egress *egress;
     enum flow_state state;
     struct address to;
+    char *name;  /* that allowed it; NULL where the address does */
+    bool is_web; /* a port where a name has to be given */
+    size_t peeked;
     struct end in, out;   /* the sandbox's, the world's */
     struct lane up, down; /* in -> out, out -> in */
     enum lane_state up_state, down_state;
@@ -60,8 +73,10 @@ static void on_handle_closed(uv_handle_t *handle)
 {
     struct flow *f = handle->data;
 
-    if (--f->n_handles == 0)
-        free(f);
+    if (--f->n_handles > 0)
+        return;
+    free(f->name);
+    free(f);
 }
 
 static void end_close(struct end *e, bool is_reset)
@@ -102,12 +117,12 @@ void flow_break(struct flow *f)
     flow_close(f, true);
 }
 
-static void deny(struct flow *f, const char *rule, const char *why)
+static void deny(struct flow *f, const char *name, const char *rule, const char *why)
 {
     char to[ADDRESS_TEXT_SIZE];
 
     address_format(&f->to, to);
-    box_denied(f->box, to, NULL, rule, why);
+    box_denied(f->box, to, name, rule, why);
     flow_close(f, true);
 }
 
@@ -217,6 +232,7 @@ static void dial(struct flow *f)
     int fd = socket(ss.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     const int one = 1, idle = KEEPALIVE_S;
 
+    (void)setsockopt(f->in.fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof one);
     if (fd < 0 || end_open(f, &f->out, fd) < 0) {
         flow_close(f, true);
         return;
@@ -244,6 +260,107 @@ static void on_dialled(struct flow *f)
         start_relay(f);
 }
 
+/* --- the name ----------------------------------------------------------------------------------- */
+
+static bool is_allowed_name(void *user, const char *name)
+{
+    return policy_has_name(user, name);
+}
+
+/* A name of the rules that the sandbox was told this address for; NULL. */
+static const char *find_pin(const struct flow *f)
+{
+    return pins_find(&f->box->pins, &f->to.ip, uv_now(f->egress->opts.loop), is_allowed_name,
+                     f->box->policy);
+}
+
+static void allow_by_name(struct flow *f, const char *name)
+{
+    f->name = strdup(name);
+    if (f->name)
+        dial(f);
+    else
+        flow_close(f, true);
+}
+
+/* By its address alone: neither TLS nor HTTP was seen, on a port that is of neither. */
+static void allow_by_address(struct flow *f)
+{
+    const char *name = f->is_web ? NULL : find_pin(f);
+
+    if (name)
+        allow_by_name(f, name);
+    else
+        deny(f, NULL, "allowOut", "neither TLS nor HTTP, so it gives no name");
+}
+
+static void on_no_name(uv_timer_t *timer)
+{
+    struct flow *f = timer->data;
+
+    (void)uv_timer_stop(timer);
+    if (f->peeked == 0 && !f->is_web)
+        allow_by_address(f);
+    else
+        deny(f, NULL, "allowOut", "it gave no name in time");
+}
+
+static void take_name(struct flow *f, const char *name)
+{
+    if (!policy_has_name(f->box->policy, name))
+        deny(f, name, "allowOut", "no rule allows the name that it gives");
+    else if (!pins_has(&f->box->pins, &f->to.ip, name, uv_now(f->egress->opts.loop)))
+        deny(f, name, "allowOut",
+             "the sandbox was told another address for the name that it gives");
+    else
+        allow_by_name(f, name);
+}
+
+/* Woken when there is more than was seen. */
+static void on_first_bytes(struct flow *f)
+{
+    static uint8_t head[SNIFF_MAX];
+    char name[SNIFF_NAME_SIZE];
+    ssize_t n = recv(f->in.fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
+    int more = (int)MIN(n + 1, (ssize_t)SNIFF_MAX);
+
+    if (n < 0 && errno == EAGAIN)
+        return;
+    if (n <= 0 || (size_t)n == f->peeked) { /* it has ended */
+        flow_close(f, true);
+        return;
+    }
+    switch (sniff(slice_of(head, (size_t)n), name)) {
+    case SNIFF_MORE:
+        if (f->peeked == 0)
+            (void)uv_timer_start(&f->timer, on_no_name, NAME_MS, 0);
+        f->peeked = (size_t)n;
+        (void)setsockopt(f->in.fd, SOL_SOCKET, SO_RCVLOWAT, &more, sizeof more);
+        return;
+    case SNIFF_NAME:
+        take_name(f, name);
+        return;
+    case SNIFF_HIDDEN:
+        deny(f, NULL, "allowOut", "TLS or HTTP that does not give one name");
+        return;
+    case SNIFF_UNKNOWN:
+        allow_by_address(f);
+        return;
+    }
+}
+
+static void find_name(struct flow *f, const char *rule)
+{
+    f->is_web = f->to.port == HTTP_PORT || f->to.port == HTTPS_PORT;
+    if (!find_pin(f)) {
+        deny(f, NULL, rule, "no name that is allowed led the sandbox to this address");
+        return;
+    }
+    f->state = FLOW_NAME;
+    (void)uv_timer_start(&f->timer, on_no_name, f->is_web ? NAME_MS : SERVER_FIRST_MS, 0);
+    end_watch(&f->in, UV_READABLE, false);
+}
+
 static void on_event(uv_poll_t *poll, int status, int events)
 {
     struct flow *f = poll->data;
@@ -254,6 +371,8 @@ static void on_event(uv_poll_t *poll, int status, int events)
         return;
     if (status < 0)
         flow_close(f, true);
+    else if (f->state == FLOW_NAME && is_in)
+        on_first_bytes(f);
     else if (f->state == FLOW_DIAL && !is_in)
         on_dialled(f);
     else if (f->state == FLOW_RELAY)
@@ -269,30 +388,32 @@ static bool is_room(struct flow *f)
 
     /* Itself is counted. */
     if (b->n_flows > e->opts.max_sandbox_connections) {
-        deny(f, "limit", "the sandbox has as many connections as it may");
+        deny(f, NULL, "limit", "the sandbox has as many connections as it may");
         return false;
     }
     if (2 * e->n_flows + 3 * e->n_boxes + 2 * e->pipes.n_open + FDS_RESERVED > e->opts.max_fds) {
-        deny(f, "limit", "all sandboxes together have as many connections as they may");
+        deny(f, NULL, "limit", "all sandboxes together have as many connections as they may");
         return false;
     }
     return true;
 }
 
-static bool is_allowed(struct flow *f, const char *why)
+static enum verdict decide(const struct flow *f, char rule[POLICY_RULE_SIZE])
 {
-    char rule[POLICY_RULE_SIZE];
-
-    if (policy_decide(f->box->policy, &f->egress->operator_policy, &f->to.ip, rule) ==
-        VERDICT_ALLOW)
-        return true;
-    deny(f, rule, why);
-    return false;
+    return policy_decide(f->box->policy, &f->egress->operator_policy, &f->to.ip, rule);
 }
 
+/* One that waits for its name is held against the rules when it has come. */
 void flow_recheck(struct flow *f)
 {
-    (void)is_allowed(f, "the rules have changed");
+    char rule[POLICY_RULE_SIZE];
+    enum verdict v = decide(f, rule);
+    bool has_name = f->name && policy_has_name(f->box->policy, f->name);
+
+    if (v == VERDICT_DENY || (v == VERDICT_NAME && f->state != FLOW_NAME && !has_name))
+        deny(f, f->name, rule, "the rules have changed");
+    else if (v == VERDICT_ALLOW && f->state == FLOW_NAME)
+        dial(f);
 }
 
 static struct flow *flow_new(struct box *b, int fd)
@@ -328,6 +449,7 @@ void flow_begin(struct box *b, int fd)
     struct sockaddr_storage ss;
     socklen_t n = sizeof ss;
     struct address to;
+    char rule[POLICY_RULE_SIZE];
     struct flow *f;
 
     /* What it dialled is the local address of the accepted socket. */
@@ -343,6 +465,17 @@ void flow_begin(struct box *b, int fd)
     if (!f)
         return;
     f->to = to;
-    if (is_room(f) && is_allowed(f, "not allowed"))
+    if (!is_room(f))
+        return;
+    switch (decide(f, rule)) {
+    case VERDICT_ALLOW:
         dial(f);
+        break;
+    case VERDICT_NAME:
+        find_name(f, rule);
+        break;
+    case VERDICT_DENY:
+        deny(f, NULL, rule, "not allowed");
+        break;
+    }
 }

@@ -1,6 +1,8 @@
 """What sandboxes reach: a whole service in a network of its own, with servers that stand for the internet."""
 
 import base64
+import itertools
+import json
 import os
 import re
 import signal
@@ -40,12 +42,21 @@ def greet(connection):
         connection.sendall(data)
 
 
+def hear(connection):
+    """Answers what it is told; says nothing before."""
+    connection.sendall(b"heard " + connection.recv(100))
+
+
 @pytest.fixture(scope="module")
 def lab():
     with Lab() as lab:
         lab.address(WEB, OTHER, WEB6, NAMES, OWN_NAMES, *REFUSED)
         for address in (WEB, OTHER, WEB6, *REFUSED):
             lab.serve(address, 7, greet)
+        for address, port in itertools.product((WEB, OTHER), (80, 443, 8443)):
+            lab.serve(address, port, greet)
+        lab.serve(WEB, 22, greet)
+        lab.serve(WEB, 6379, hear)
         for address in ("127.0.0.1", HOST, HOST6):
             lab.serve(address, 7, greet, space=lab.host)
         with lab.host.entered():
@@ -457,3 +468,105 @@ def test_hosts_servers_are_followed(lab, build_dir, base_template, names, tmp_pa
         assert resolve(box, "www.web.example") == {"www.web.example": ["EAI_AGAIN"]}
         conf.write_text(f"search example\nnameserver {NAMES}\n")
         until(lambda: resolve(box, "www.web.example") == {"www.web.example": [WEB]}, 30)
+
+
+# For each [ip, port, how, name]: the first line that comes back after TLS's first message, or an HTTP request, for the
+# name was sent; in pieces when `how` ends in "+".
+TALK = textwrap.dedent(
+    """
+    import json, socket, ssl, sys, time
+
+    def hello(name):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        out = ssl.MemoryBIO()
+        try:
+            context.wrap_bio(ssl.MemoryBIO(), out, server_hostname=name).do_handshake()
+        except ssl.SSLWantReadError:
+            return out.read()
+
+    for ip, port, how, name in json.loads(sys.argv[1]):
+        kind = how.rstrip("+")
+        data = hello(name) if kind == "tls" else name.encode() if kind == "raw" else f"GET / HTTP/1.1\\r\\nHost: {name}\\r\\n\\r\\n".encode()
+        try:
+            with socket.create_connection((ip, port), 20) as s:
+                for i in range(0, len(data), 7 if how.endswith("+") else len(data) or 1):
+                    s.sendall(data[i:i + (7 if how.endswith("+") else len(data))])
+                    if how.endswith("+"):
+                        time.sleep(0.002)
+                print(s.makefile("rb").readline().decode().strip() or "EOF")
+        except OSError as e:
+            print(type(e).__name__)
+    """
+)
+
+
+def talk(box, *what):
+    return box.python(TALK, json.dumps(what), timeout=90).splitlines()
+
+
+RESET = "ConnectionResetError"
+
+
+@pytest.fixture(scope="module")
+def only_web(service):
+    """A sandbox that may reach web.example and what is below it, and has asked for all that it may."""
+    with Box(service, network={"denyOut": ["0.0.0.0/0"], "allowOut": ["web.example", "*.web.example"]}) as box:
+        assert resolve(box, "web.example", "www.web.example", "other.example") == {
+            "web.example": [WEB, WEB6],
+            "www.web.example": [WEB],
+            "other.example": ["EAI_AGAIN"],
+        }
+        yield box
+
+
+def test_only_one_domain_is_reached(only_web):
+    greeting = f"this is {WEB}"
+    for how in ("tls", "tls+"):
+        assert talk(only_web, [WEB, 443, how, "web.example"], [WEB, 8443, how, "WWW.web.example"]) == [greeting, greeting]
+    for how in ("http", "http+"):
+        assert talk(only_web, [WEB, 80, how, "web.example"], [WEB, 8443, how, "www.web.example:8443"]) == [greeting, greeting]
+    # Who speaks first, or another protocol: on a port of neither TLS nor HTTP the address suffices.
+    assert talk(only_web, [WEB, 22, "raw", ""], [WEB, 6379, "raw", "PING\r\n"]) == [greeting, "heard PING"]
+
+
+def test_everything_else_is_refused(only_web):
+    """Names that differ, none, raw addresses, relays."""
+    before = len(only_web.denials())
+    request = "{} HTTP/1.1\r\nHost: {}\r\n\r\n"
+    ways = [
+        [WEB, 443, "tls", "other.example"],
+        [WEB, 443, "tls", "evil.example"],
+        [WEB, 443, "tls", None],
+        [WEB, 80, "http", "other.example"],
+        [WEB, 80, "http", WEB],
+        [WEB, 80, "raw", request.format("CONNECT other.example:443", "web.example")],
+        [WEB, 80, "raw", request.format("CONNECT evil.example:443", "evil.example:443")],
+        [WEB, 80, "raw", request.format("GET http://evil.example/", "web.example")],
+        [WEB, 80, "raw", "GET / HTTP/1.1\r\nHost: web.example\r\nHost: evil.example\r\n\r\n"],
+        [WEB, 80, "raw", "GET / HTTP/1.0\r\n\r\n"],
+        [WEB, 80, "raw", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
+        [WEB, 8443, "tls", "evil.example"],
+        [WEB, 8443, "http", "evil.example"],
+        [WEB, 443, "raw", "SSH-2.0-x\r\n"],
+        [OTHER, 443, "tls", "web.example"],
+        [OTHER, 80, "http", "web.example"],
+        [OTHER, 7, "raw", ""],
+        [WEB6, 443, "tls", "evil.example"],
+        ["10.9.9.9", 80, "http", "web.example"],
+    ]
+    for way, answer in zip(ways, talk(only_web, *ways)):
+        assert answer == RESET, way
+    until(lambda: len(only_web.denials()) + len(only_web.denials("untold")) >= before + 10, 20)
+    assert only_web.denials("no name that is allowed led the sandbox to this address", f"{OTHER}:443")
+    assert only_web.denials("evil.example", "no rule allows the name")
+
+
+def test_a_name_counts_only_for_the_address_it_led_to(lab, service, names):
+    names.names["a.example"], names.names["b.example"] = [WEB], [OTHER]
+    with Box(service, network={"denyOut": ["0.0.0.0/0"], "allowOut": ["a.example", "b.example"]}) as box:
+        assert talk(box, [WEB, 443, "tls", "a.example"]) == [RESET]  # not asked for yet
+        resolve(box, "a.example", "b.example")
+        ways = [[WEB, 443, "tls", "a.example"], [OTHER, 443, "tls", "b.example"], [WEB, 443, "tls", "b.example"], [OTHER, 80, "http", "a.example"]]
+        assert talk(box, *ways) == [f"this is {WEB}", f"this is {OTHER}", RESET, RESET]
+        until(lambda: box.denials("b.example", "told another address"), 20)
