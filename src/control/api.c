@@ -166,6 +166,7 @@ static const struct route_row rows[] = {
     [ROUTE_SANDBOX_CONNECT] = { SCOPE_SANDBOX_WRITE, true, true, false, api_connect },
     [ROUTE_SANDBOX_CONNECT_V2] = { SCOPE_SANDBOX_WRITE, true, true, true, api_connect },
     [ROUTE_SANDBOX_TIMEOUT] = { SCOPE_SANDBOX_WRITE, true, true, false, api_timeout },
+    [ROUTE_SANDBOX_NETWORK] = { SCOPE_SANDBOX_WRITE, true, true, false, api_network },
     [ROUTE_SANDBOX_REFRESH] = { SCOPE_SANDBOX_WRITE, true, true, false, api_refresh },
     [ROUTE_EVENTS] = { SCOPE_SANDBOX_READ, false, false, false, api_events },
     [ROUTE_SANDBOX_EVENTS] = { SCOPE_SANDBOX_READ, true, false, false, api_events },
@@ -378,6 +379,7 @@ void api_on_request(void *user, struct http_exchange *ex)
     case ROUTE_SANDBOX_CONNECT:
     case ROUTE_SANDBOX_CONNECT_V2:
     case ROUTE_SANDBOX_TIMEOUT:
+    case ROUTE_SANDBOX_NETWORK:
     case ROUTE_SANDBOX_REFRESH:
     case ROUTE_EVENTS:
     case ROUTE_SANDBOX_EVENTS:

@@ -62,4 +62,5 @@ void api_kill(struct api_request *rq);
 void api_connect(struct api_request *rq);
 void api_timeout(struct api_request *rq);
 void api_refresh(struct api_request *rq);
+void api_network(struct api_request *rq);
 void api_events(struct api_request *rq);

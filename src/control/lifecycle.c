@@ -29,6 +29,7 @@ static void (*const actions[ACT_COUNT_])(struct sandbox *sb, const struct change
     [ACT_DIED] = act_died,
     [ACT_DIED_EARLY] = act_died_early,
     [ACT_EXTEND] = act_extend,
+    [ACT_CONFIGURE] = act_configure,
     [ACT_EXPIRE] = act_expire,
     [ACT_KILLED] = act_killed,
     [ACT_KILL_FAILED] = act_kill_failed,

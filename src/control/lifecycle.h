@@ -113,8 +113,9 @@ typedef void (*sandbox_created_fn)(void *user, int status, const char *body,
 typedef void (*sandbox_killed_fn)(void *user, bool existed);
 
 struct sandbox_request {
-    enum lifecycle_event what; /* EV_CONNECT, EV_EXTEND, EV_REFRESH */
+    enum lifecycle_event what; /* EV_CONNECT, EV_EXTEND, EV_NETWORK, EV_REFRESH */
     int64_t timeout_ms;        /* its end is set to now + timeout_ms; EV_EXTEND alone may shorten */
+    json_t *config;            /* EV_NETWORK: its configuration from now on; referenced */
 };
 /* `status` by the table (machine.h), or a failure. */
 typedef void (*sandbox_requested_fn)(void *user, int status, const struct abx_err *failure);

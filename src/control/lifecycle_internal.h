@@ -95,6 +95,7 @@ void lifecycle_finish(struct sandbox *sb);
 /* --- lifecycle_request.c --- */
 void act_refuse(struct sandbox *sb, const struct change *c);
 void act_extend(struct sandbox *sb, const struct change *c);
+void act_configure(struct sandbox *sb, const struct change *c);
 /* Answers the request that is under way, if any. */
 void operation_end(struct sandbox *sb, int status, const struct abx_err *failure);
 /* The next ones, as far as the state lets them. */

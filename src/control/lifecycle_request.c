@@ -12,6 +12,12 @@ static const struct change no_change;
 
 /* --- the queue ---------------------------------------------------------------------------------- */
 
+static void operation_free(struct operation *op)
+{
+    json_decref(op->request.config);
+    free(op);
+}
+
 void operation_end(struct sandbox *sb, int status, const struct abx_err *failure)
 {
     struct operation *op = TAKE_PTR(sb->operation);
@@ -19,7 +25,7 @@ void operation_end(struct sandbox *sb, int status, const struct abx_err *failure
     if (!op)
         return;
     op->done(op->user, failure ? 0 : status, failure);
-    free(op);
+    operation_free(op);
 }
 
 void lifecycle_go_on(struct sandbox *sb)
@@ -66,6 +72,7 @@ int lifecycle_request(struct lifecycle *l, const char *id, const struct sandbox_
     if (!op)
         return err_oom(err);
     op->request = *request;
+    json_incref(op->request.config);
     op->done = done;
     op->user = user;
     for (end = &sb->waiting; *end;)
@@ -126,7 +133,7 @@ static void on_extended(void *user, const struct abx_err *failure)
     if (failure)
         extension_undo(x);
     x->op->done(x->op->user, failure ? 0 : x->status, failure);
-    free(x->op);
+    operation_free(x->op);
     free(x);
 }
 
@@ -175,5 +182,55 @@ void act_extend(struct sandbox *sb, const struct change *c)
     (void)TAKE_PTR(sb->operation);
     if (!is_kept)
         set_end(sb, x->end_ms, (uint64_t)MAX(timeout_ms, INT64_C(0)));
+    (void)TAKE_PTR(x);
+}
+
+/* --- what it may reach --------------------------------------------------------------------------- */
+
+/* Rules on their way to disk; the sandbox may be gone when they get there. */
+struct configuration {
+    struct lifecycle *lifecycle;
+    char id[SANDBOX_ID_SIZE];
+    struct operation *op;
+    int status;
+};
+
+static void on_configured(void *user, const struct abx_err *failure)
+{
+    struct configuration *x = user;
+    struct sandbox *sb = lifecycle_find(x->lifecycle, x->id);
+    struct abx_err err = { 0 };
+    int r = 0;
+
+    if (!failure && sb)
+        r = sandbox_set_config(sb, x->op->request.config, &err);
+    if (!failure && sb && r == 0 && sandbox_is_visible(sb))
+        x->lifecycle->opts.on_visible(x->lifecycle->opts.user, sb);
+    failure = r < 0 ? &err : failure;
+    x->op->done(x->op->user, failure ? 0 : x->status, failure);
+    operation_free(x->op);
+    free(x);
+}
+
+void act_configure(struct sandbox *sb, const struct change *c)
+{
+    _cleanup_(freep) struct configuration *x = calloc(1, sizeof(*x));
+    _cleanup_(freep) char *text = json_dumps(sb->operation->request.config, JSON_COMPACT);
+    struct store_sandbox row = sandbox_row(sb, "running");
+    struct abx_err err;
+
+    if (!x || !text) {
+        (void)err_oom(&err);
+        operation_end(sb, 0, &err);
+        return;
+    }
+    *x = (struct configuration){ sb->lifecycle, "", sb->operation, c->http };
+    memcpy(x->id, sb->id, sizeof(x->id));
+    row.config = text;
+    if (store_sandbox_configure(sb->lifecycle->opts.store, &row, on_configured, x, &err) < 0) {
+        operation_end(sb, 0, &err);
+        return;
+    }
+    (void)TAKE_PTR(sb->operation);
     (void)TAKE_PTR(x);
 }

@@ -8,7 +8,8 @@
 
 /* Clients do not know of it: not yet, or not any more. */
 #define UNKNOWN_TO_CLIENTS(state)                                                                  \
-    [EV_EXTEND] = ANSWERS(state, REFUSE, 404), [EV_REFRESH] = ANSWERS(state, REFUSE, 404)
+    [EV_EXTEND] = ANSWERS(state, REFUSE, 404), [EV_NETWORK] = ANSWERS(state, REFUSE, 404),         \
+    [EV_REFRESH] = ANSWERS(state, REFUSE, 404)
 /* What means nothing in a state. */
 #define IGNORES(state) [EV_EXPIRED] = TO(state, IGNORE), [EV_TOLD] = TO(state, IGNORE)
 #define ENDS [EV_KILL] = ANSWERS(KILLING, KILL, 204), [EV_DIED] = TO(KILLING, DIED)
@@ -47,6 +48,7 @@ static const struct machine_cell cells[SANDBOX_STATES_][EV_COUNT_] = {
     [SANDBOX_RUNNING] = {
         [EV_CONNECT] = ANSWERS(RUNNING, EXTEND, 200),
         [EV_EXTEND] = ANSWERS(RUNNING, EXTEND, 204),
+        [EV_NETWORK] = ANSWERS(RUNNING, CONFIGURE, 204),
         [EV_REFRESH] = ANSWERS(RUNNING, EXTEND, 204),
         ENDS,
         [EV_EXPIRED] = TO(RUNNING, EXPIRE),

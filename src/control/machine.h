@@ -27,7 +27,8 @@ enum lifecycle_event {
     /* Requests, one at a time for each sandbox. */
     EV_CONNECT,
     EV_EXTEND,  /* sets the time of its end */
-    EV_REFRESH, /* the same, never sooner */
+    EV_NETWORK, /* sets what it may reach */
+    EV_REFRESH, /* as EV_EXTEND, never sooner */
     /* From outside, at any time. */
     EV_KILL,
     EV_DIED,    /* it ended by itself */
@@ -54,6 +55,7 @@ enum lifecycle_action {
     ACT_DIED,
     ACT_DIED_EARLY,
     ACT_EXTEND,
+    ACT_CONFIGURE,
     ACT_EXPIRE,
     ACT_KILLED,
     ACT_KILL_FAILED,

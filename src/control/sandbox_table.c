@@ -166,9 +166,13 @@ void sandbox_free_later(struct sandbox *sb)
 
 int sandbox_set_config(struct sandbox *sb, json_t *config, struct abx_err *err)
 {
-    sb->config_text = json_dumps(config, JSON_COMPACT);
-    if (!sb->config_text)
+    char *text = json_dumps(config, JSON_COMPACT);
+
+    if (!text)
         return err_oom(err);
+    free(sb->config_text);
+    json_decref(sb->config);
+    sb->config_text = text;
     sb->config = json_incref(config);
     sb->is_traffic_private =
         json_is_false(json_object_get(json_object_get(config, "network"), "allowPublicTraffic"));

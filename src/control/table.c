@@ -111,8 +111,9 @@ static void fill_entry(const struct table *table, const struct sandbox *sb, stru
     }
 }
 
-/* Egress has no use for tokens. */
-static int send_rules(struct gateway *g, const struct sandbox *sb, struct abx_err *err)
+/* Egress has no use for tokens. With `done` as a request. */
+static int send_rules(struct gateway *g, const struct sandbox *sb, ipc_done_fn done, void *user,
+                      struct abx_err *err)
 {
     _cleanup_(network_message_done) struct network_message network;
     Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
@@ -125,7 +126,8 @@ static int send_rules(struct gateway *g, const struct sandbox *sb, struct abx_er
     e.network = &network.body;
     frame.body_case = ABX__IPC__FRAME__BODY_ENTRY;
     frame.entry = &e;
-    return ipc_conn_send(g->conn, &frame, NULL, 0, err);
+    return done ? ipc_conn_request(g->conn, &frame, TABLE_DROP_MS, done, user, err)
+                : ipc_conn_send(g->conn, &frame, NULL, 0, err);
 }
 
 static int send_entry(struct gateway *g, const struct sandbox *sb, struct abx_err *err)
@@ -135,7 +137,7 @@ static int send_entry(struct gateway *g, const struct sandbox *sb, struct abx_er
     Abx__Ipc__Entry e;
 
     if (g->is_egress)
-        return send_rules(g, sb, err);
+        return send_rules(g, sb, NULL, NULL, err);
     fill_entry(g->table, sb, &t, &e);
     frame.body_case = ABX__IPC__FRAME__BODY_ENTRY;
     frame.entry = &e;
@@ -357,6 +359,73 @@ void table_put(struct table *t, const struct sandbox *sb)
     for (struct gateway *g = t->gateways; g; g = g->next)
         if (g->has_greeted && send_entry(g, sb, &err) < 0)
             give_up(g, "entry", &err);
+}
+
+struct confirmation {
+    void (*done)(void *user);
+    void *user;
+    unsigned n_waiting;
+};
+
+static void confirmation_end(struct confirmation *x)
+{
+    if (--x->n_waiting > 0)
+        return;
+    x->done(x->user);
+    free(x);
+}
+
+struct confirmation_one {
+    struct confirmation *all;
+    struct ipc_conn *conn;
+};
+
+static void on_confirmed(void *user, const struct abx_err *failure, const Abx__Ipc__Frame *reply,
+                         int *fds, size_t n_fds)
+{
+    struct confirmation_one *one = user;
+
+    (void)reply;
+    (void)fds;
+    (void)n_fds;
+    if (failure && failure->code == ABX_DEADLINE_EXCEEDED) {
+        log_warn("egress does not take rules in time: disconnected", NULL);
+        ipc_conn_close(one->conn);
+    }
+    confirmation_end(one->all);
+    free(one);
+}
+
+void table_confirm(struct table *t, const struct sandbox *sb, void (*done)(void *user), void *user)
+{
+    struct confirmation *x = calloc(1, sizeof(*x));
+    struct abx_err err = { 0 };
+
+    if (!x) {
+        done(user);
+        return;
+    }
+    *x = (struct confirmation){ done, user, 1 };
+    for (struct gateway *g = t->gateways; g; g = g->next) {
+        struct confirmation_one *one;
+
+        if (!g->is_egress || !g->has_greeted)
+            continue;
+        one = calloc(1, sizeof(*one));
+        if (!one) {
+            (void)err_oom(&err);
+            give_up(g, "rules", &err);
+            continue;
+        }
+        *one = (struct confirmation_one){ x, g->conn };
+        if (send_rules(g, sb, on_confirmed, one, &err) == 0) {
+            x->n_waiting++;
+            continue;
+        }
+        give_up(g, "rules", &err);
+        free(one);
+    }
+    confirmation_end(x);
 }
 
 static void drop_done(struct drop *d)

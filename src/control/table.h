@@ -28,6 +28,10 @@ void table_close(struct table *t);
 
 /* Sends the sandbox's entry to all. */
 void table_put(struct table *t, const struct sandbox *sb);
+/* Calls `done` once egress has confirmed that the sandbox's present rules are in force, or is away (then nothing
+ * leads out of it, and they hold when it comes back), or let TABLE_DROP_MS pass: then it is disconnected. From the loop
+ * or at once. */
+void table_confirm(struct table *t, const struct sandbox *sb, void (*done)(void *user), void *user);
 /* Tells all to drop it; lifecycle_told follows. False: there is no gateway. */
 bool table_drop(struct table *t, const char *id);
 size_t table_gateways(const struct table *t);

@@ -26,7 +26,7 @@ static const struct row rows[] = {
     { "POST", "/v2/sandboxes/*/connect", ROUTE_SANDBOX_CONNECT_V2 },
     { "POST", "/sandboxes/*/timeout", ROUTE_SANDBOX_TIMEOUT },
     { "POST", "/sandboxes/*/refreshes", ROUTE_SANDBOX_REFRESH },
-    { "PUT", "/sandboxes/*/network", ROUTE_UNBUILT },
+    { "PUT", "/sandboxes/*/network", ROUTE_SANDBOX_NETWORK },
     { "POST", "/sandboxes/*/pause", ROUTE_UNBUILT },
     { "POST", "/sandboxes/*/resume", ROUTE_UNBUILT },
     { "POST", "/sandboxes/*/snapshots", ROUTE_UNBUILT },

@@ -184,6 +184,16 @@ static void take_remove(struct egress *e, struct ipc_conn *c, const Abx__Ipc__Fr
     (void)ipc_conn_reply(c, f->seq, &frame, NULL);
 }
 
+static void send_entry_done(struct ipc_conn *c, uint64_t seq)
+{
+    Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
+    Abx__Ipc__EntryDone done = ABX__IPC__ENTRY_DONE__INIT;
+
+    frame.body_case = ABX__IPC__FRAME__BODY_ENTRY_DONE;
+    frame.entry_done = &done;
+    (void)ipc_conn_reply(c, seq, &frame, NULL);
+}
+
 /* Rules that cannot be taken must not leave others in force. */
 static void on_control_frame(void *user, struct ipc_conn *c, const Abx__Ipc__Frame *f, int *fds,
                              size_t n_fds)
@@ -198,6 +208,8 @@ static void on_control_frame(void *user, struct ipc_conn *c, const Abx__Ipc__Fra
             log_err("a sandbox's rules were not taken, it has no network", &err);
             box_drop(e, f->entry->sandbox_id);
         }
+        if (f->seq != 0)
+            send_entry_done(c, f->seq);
     } else if (f->body_case == ABX__IPC__FRAME__BODY_REMOVE) {
         take_remove(e, c, f);
     } else if (f->body_case == ABX__IPC__FRAME__BODY_TABLE_SYNCED) {

@@ -107,6 +107,7 @@ bool ipc_body_is_reply(Abx__Ipc__Frame__BodyCase body)
     case ABX__IPC__FRAME__BODY_ENGINE_INFO_REPLY:
     case ABX__IPC__FRAME__BODY_SOCKET_REPLY:
     case ABX__IPC__FRAME__BODY_STEER_REPLY:
+    case ABX__IPC__FRAME__BODY_ENTRY_DONE:
     case ABX__IPC__FRAME__BODY_REMOVE_DONE:
     case ABX__IPC__FRAME__BODY_LOOKUP_REPLY:
     case ABX__IPC__FRAME__BODY_ADMIN_REPLY:

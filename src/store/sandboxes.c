@@ -247,6 +247,21 @@ int store_sandbox_extend(struct store *s, const struct store_sandbox *sb,
     return push_change(s, sb, NULL, event, run_extend, done, user, true, err);
 }
 
+static int run_configure(struct op *op, struct db *d, struct abx_err *err)
+{
+    return db_finish(d,
+                     db_bind(d, SQL_SANDBOX_CONFIGURE,
+                             "UPDATE sandboxes SET config = $1 WHERE id = $2", err, "tt",
+                             op->sandbox.config, op->sandbox.id),
+                     err);
+}
+
+int store_sandbox_configure(struct store *s, const struct store_sandbox *sb, store_done_fn done,
+                            void *user, struct abx_err *err)
+{
+    return push_change(s, sb, NULL, NULL, run_configure, done, user, true, err);
+}
+
 static int run_prune(struct op *op, struct db *d, struct abx_err *err)
 {
     int r = db_finish(d,

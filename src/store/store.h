@@ -110,6 +110,9 @@ int store_sandbox_killing(struct store *s, const struct store_sandbox *sb,
 int store_sandbox_extend(struct store *s, const struct store_sandbox *sb,
                          const struct store_event *event, store_done_fn done, void *user,
                          struct abx_err *err);
+/* Another `config`. */
+int store_sandbox_configure(struct store *s, const struct store_sandbox *sb, store_done_fn done,
+                            void *user, struct abx_err *err);
 /* Deletes the row. */
 int store_sandbox_remove(struct store *s, const struct store_sandbox *sb,
                          const struct store_event *event, store_done_fn done, void *user,

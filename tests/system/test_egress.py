@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import textwrap
+import threading
 
 import pytest
 from envd import Envd
@@ -114,6 +115,9 @@ class Box:
         code, out, err = envd.run("", cmd="/usr/bin/python3", args=["-c", program, *args], timeout=timeout)
         assert code == 0, (out, err)
         return out
+
+    def put_network(self, body):
+        return self.service.request("PUT", f"/sandboxes/{self.id}/network", body)
 
     def denials(self, *words):
         """Lines of the log that deny this sandbox something and have all the words."""
@@ -570,3 +574,114 @@ def test_a_name_counts_only_for_the_address_it_led_to(lab, service, names):
         ways = [[WEB, 443, "tls", "a.example"], [OTHER, 443, "tls", "b.example"], [WEB, 443, "tls", "b.example"], [OTHER, 80, "http", "a.example"]]
         assert talk(box, *ways) == [f"this is {WEB}", f"this is {OTHER}", RESET, RESET]
         until(lambda: box.denials("b.example", "told another address"), 20)
+
+
+# One connection to each target; says "up", then for each line of input what is still there of them.
+HOLD = textwrap.dedent(
+    """
+    import socket, sys
+    all = []
+    for target in sys.argv[1:]:
+        ip, port = target.rsplit("=", 1)
+        s = socket.create_connection((ip, int(port)), 20)
+        s.makefile("rb", 0).readline()
+        all.append((target, s))
+    print("up", flush=True)
+    for line in sys.stdin:
+        alive = []
+        for target, s in all:
+            try:
+                s.sendall(b"x")
+                if s.recv(1) == b"x":
+                    alive.append(target)
+            except OSError:
+                pass
+        print(*alive, flush=True)
+    """
+)
+
+
+def test_new_rules_hold_at_once_for_open_connections_too(service, names):
+    """PUT network answers when they are in force; unlisted connections go on, and all survives restarts of the roles."""
+    one, two = f"{WEB}=7", f"{OTHER}=7"
+    with Box(service, metadata={"a": "b"}, network={"maskRequestHost": "x.test"}) as box:
+        message = {"process": {"cmd": "/usr/bin/python3", "args": ["-c", HOLD, one, two]}, "stdin": True, "tag": "hold"}
+        output = output_of(box.envd.stream("process.Process/Start", message, 120))
+        assert next(output) == "up"
+
+        def alive():
+            data = base64.b64encode(b"\n").decode()
+            box.envd.unary("process.Process/SendInput", {"process": {"tag": "hold"}, "input": {"stdin": data}})
+            return next(output).split()
+
+        assert alive() == [one, two]
+        assert box.put_network({"denyOut": [OTHER]})[0] == 204
+        assert alive() == [one]
+        assert box.dial(one, two) == {one: f"this is {WEB}", two: RESET}
+        assert service.request("GET", f"/sandboxes/{box.id}")[2]["network"] == {"denyOut": [OTHER], "maskRequestHost": "x.test"}
+        for role in ("abx-control", "abx-egress"):
+            (pid,) = service.roles()[role]
+            os.kill(pid, signal.SIGKILL)
+            until(lambda: service.roles().get(role, [pid]) != [pid], 30)
+            until(lambda: box.dial(one)[one] == f"this is {WEB}", 30)
+            assert box.dial(two)[two] == RESET
+        assert box.put_network({"allow_internet_access": False})[0] == 204
+        assert set(box.dial(one, two).values()) == {RESET}
+        assert service.request("GET", f"/sandboxes/{box.id}")[2]["allowInternetAccess"] is False
+        assert box.put_network({"allowOut": ["web.example"], "denyOut": ["0.0.0.0/0"]})[0] == 204
+        assert resolve(box, "web.example", "other.example") == {"web.example": [WEB, WEB6], "other.example": ["EAI_AGAIN"]}
+        assert talk(box, [WEB, 443, "tls", "web.example"], [OTHER, 443, "tls", "web.example"]) == [f"this is {WEB}", RESET]
+        assert box.put_network({})[0] == 204
+        assert box.dial(one, two) == {one: f"this is {WEB}", two: f"this is {OTHER}"}
+        assert service.request("GET", f"/sandboxes/{box.id}")[2]["metadata"] == {"a": "b"}
+
+
+def output_of(events):
+    """Lines of standard output as they come."""
+    text = ""
+    for event in events:
+        text += base64.b64decode(event["event"].get("data", {}).get("stdout", "")).decode()
+        while "\n" in text:
+            line, text = text.split("\n", 1)
+            yield line
+
+
+def test_bad_rules_change_nothing(service, box):
+    bad = [
+        ({"denyOut": ["example.org"]}, "invalid denied CIDR example.org"),
+        ({"allowOut": ["not an address"]}, "invalid allowed address"),
+        ({"allowOut": ["web.example"]}, "ALL_TRAFFIC"),
+        ({"allow_internet_access": "no"}, "allow_internet_access"),
+        ({"allowOut": ["1.2.3.4"] * 1025}, "1024"),
+        ({"denyOut": ["2001:db8:0:0:0:0:0:1/128"] * 1024, "allowOut": ["2001:db8:0:0:0:0:0:1/128"] * 1024}, "40960"),
+    ]
+    for body, words in bad:
+        status, _, answer = box.put_network(body)
+        assert status == 400 and words in answer["message"], answer
+    assert box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}"
+    assert service.request("PUT", "/sandboxes/iaaaaaaaaaaaaaaaaaaaa/network", {})[0] == 404
+
+
+def test_rules_change_under_load(service):
+    """Rules that come and go while connections are made: each answer fits one of both, and the last ones hold."""
+    with Box(service) as box:
+        load = threading.Thread(target=lambda: results.append(box.python(LOAD, timeout=120)))
+        results = []
+        load.start()
+        for i in range(20):
+            assert box.put_network({"denyOut": [WEB]} if i % 2 == 0 else {})[0] == 204
+        load.join(150)
+        assert results and set(results[0].split()) <= {"ok", "refused"}, results
+        assert box.put_network({"denyOut": [WEB]})[0] == 204
+        assert box.dial(f"{WEB}=7")[f"{WEB}=7"] == RESET
+
+
+LOAD = f"""
+import socket
+for i in range(300):
+    try:
+        with socket.create_connection(("{WEB}", 7), 20) as s:
+            print("ok" if s.makefile().readline() == "this is {WEB}\\n" else "short")
+    except ConnectionError:
+        print("refused")
+"""

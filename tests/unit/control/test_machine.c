@@ -12,14 +12,15 @@
 
 static const char *const state_names[] = { "WRITING", "STARTING", "COMMITTING", "RUNNING",
                                            "KILLING", "REMOVING", "GONE" };
-static const char *const event_names[] = { "DONE",    "FAILED", "CONNECT",     "EXTEND",
-                                           "REFRESH", "KILL",   "DIED",        "EXPIRED",
-                                           "TOLD",    "RETRY",  "START_ENDED", "CLEARED" };
+static const char *const event_names[] = { "DONE",    "FAILED",  "CONNECT", "EXTEND",
+                                           "NETWORK", "REFRESH", "KILL",    "DIED",
+                                           "EXPIRED", "TOLD",    "RETRY",   "START_ENDED",
+                                           "CLEARED" };
 static const char *const action_names[] = {
-    "IGNORE",      "REFUSE", "START",        "COMMIT",        "OPEN",       "REFUSE_CREATE",
-    "FAIL_CREATE", "KILL",   "KILL_LATER",   "KILL_STARTING", "DIED",       "DIED_EARLY",
-    "EXTEND",      "EXPIRE", "KILLED",       "KILL_FAILED",   "KILL_AGAIN", "START_ENDED",
-    "TOLD",        "REMOVE", "REMOVE_AGAIN", "FINISH"
+    "IGNORE",      "REFUSE",    "START",      "COMMIT",        "OPEN",        "REFUSE_CREATE",
+    "FAIL_CREATE", "KILL",      "KILL_LATER", "KILL_STARTING", "DIED",        "DIED_EARLY",
+    "EXTEND",      "CONFIGURE", "EXPIRE",     "KILLED",        "KILL_FAILED", "KILL_AGAIN",
+    "START_ENDED", "TOLD",      "REMOVE",     "REMOVE_AGAIN",  "FINISH"
 };
 
 /* state, event, next state, action, HTTP status; what is not here cannot happen. */
@@ -28,6 +29,7 @@ static const char *const expected[] = {
     "WRITING FAILED GONE REFUSE_CREATE 0",
     "WRITING CONNECT WRITING REFUSE 404",
     "WRITING EXTEND WRITING REFUSE 404",
+    "WRITING NETWORK WRITING REFUSE 404",
     "WRITING REFRESH WRITING REFUSE 404",
     "WRITING KILL WRITING KILL_LATER 204",
     "WRITING DIED WRITING IGNORE 0",
@@ -38,6 +40,7 @@ static const char *const expected[] = {
     "STARTING FAILED KILLING FAIL_CREATE 0",
     "STARTING CONNECT STARTING REFUSE 404",
     "STARTING EXTEND STARTING REFUSE 404",
+    "STARTING NETWORK STARTING REFUSE 404",
     "STARTING REFRESH STARTING REFUSE 404",
     "STARTING KILL KILLING KILL_STARTING 204",
     "STARTING DIED STARTING DIED_EARLY 0",
@@ -48,6 +51,7 @@ static const char *const expected[] = {
     "COMMITTING FAILED KILLING FAIL_CREATE 0",
     "COMMITTING CONNECT COMMITTING REFUSE 404",
     "COMMITTING EXTEND COMMITTING REFUSE 404",
+    "COMMITTING NETWORK COMMITTING REFUSE 404",
     "COMMITTING REFRESH COMMITTING REFUSE 404",
     "COMMITTING KILL COMMITTING KILL_LATER 204",
     "COMMITTING DIED COMMITTING DIED_EARLY 0",
@@ -56,6 +60,7 @@ static const char *const expected[] = {
     "COMMITTING RETRY COMMITTING IGNORE 0",
     "RUNNING CONNECT RUNNING EXTEND 200",
     "RUNNING EXTEND RUNNING EXTEND 204",
+    "RUNNING NETWORK RUNNING CONFIGURE 204",
     "RUNNING REFRESH RUNNING EXTEND 204",
     "RUNNING KILL KILLING KILL 204",
     "RUNNING DIED KILLING DIED 0",
@@ -66,6 +71,7 @@ static const char *const expected[] = {
     "KILLING FAILED KILLING KILL_FAILED 0",
     "KILLING CONNECT KILLING REFUSE 409",
     "KILLING EXTEND KILLING REFUSE 404",
+    "KILLING NETWORK KILLING REFUSE 404",
     "KILLING REFRESH KILLING REFUSE 404",
     "KILLING KILL KILLING IGNORE 204",
     "KILLING DIED KILLING IGNORE 0",
@@ -78,6 +84,7 @@ static const char *const expected[] = {
     "REMOVING FAILED GONE FINISH 0",
     "REMOVING CONNECT REMOVING REFUSE 409",
     "REMOVING EXTEND REMOVING REFUSE 404",
+    "REMOVING NETWORK REMOVING REFUSE 404",
     "REMOVING REFRESH REMOVING REFUSE 404",
     "REMOVING KILL REMOVING IGNORE 204",
     "REMOVING DIED REMOVING IGNORE 0",

@@ -1,0 +1,104 @@
+/* api_network.c - PUT /sandboxes/{id}/network: replaces what a sandbox may reach (e2b.md 1.4). What belongs to requests
+ * into it (allowPublicTraffic, maskRequestHost, httpsPorts) stays. The answer comes when the rules are in force, also for
+ * connections that are open.
+ */
+#include "control/api_internal.h"
+#include "control/create_network.h"
+#include "control/table.h"
+
+static const char *const replaced[] = { "allowOut", "denyOut", "dnsServers", "egressProxy",
+                                        "rules" };
+
+/* `network` of the configuration with the body's rules in place of its own; NULL when out of memory. */
+static json_t *merge(const json_t *network, const json_t *body)
+{
+    json_t *merged = network ? json_copy((json_t *)(uintptr_t)network) : json_object();
+    int r = merged ? 0 : -1;
+
+    for (size_t i = 0; i < ARRAY_SIZE(replaced) && r == 0; i++) {
+        json_t *value = json_object_get(body, replaced[i]);
+
+        if (value && !json_is_null(value))
+            r = json_object_set(merged, replaced[i], value);
+        else
+            (void)json_object_del(merged, replaced[i]);
+    }
+    if (r == 0)
+        return merged;
+    json_decref(merged);
+    return NULL;
+}
+
+static int make_config(const struct sandbox *sb, const json_t *body, json_t **ret,
+                       struct abx_err *err)
+{
+    const char *name = json_object_get(body, "allow_internet_access") ? "allow_internet_access"
+                                                                      : "allowInternetAccess";
+    bool internet = true;
+    int has_internet = json_get_bool(body, name, &internet, err);
+    json_t *config = json_copy(sb->config);
+    json_t *network = merge(json_object_get(sb->config, "network"), body);
+    int r = has_internet < 0 ? has_internet : 0;
+
+    if (r == 0 && (!config || !network || json_object_set(config, "network", network) < 0))
+        r = err_oom(err);
+    if (r == 0 && has_internet > 0 &&
+        json_object_set_new(config, "allowInternetAccess", json_boolean(internet)) < 0)
+        r = err_oom(err);
+    else if (r == 0 && has_internet == 0)
+        (void)json_object_del(config, "allowInternetAccess");
+    json_decref(network);
+    if (r < 0) {
+        json_decref(config);
+        return r;
+    }
+    *ret = config;
+    return 0;
+}
+
+static void on_in_force(void *user)
+{
+    struct api_request *rq = user;
+
+    api_reply_empty(rq, 204);
+    api_request_unref(rq);
+}
+
+static void on_configured(void *user, int status, const struct abx_err *failure)
+{
+    struct api_request *rq = user;
+    struct sandbox *sb = lifecycle_find(rq->c->lifecycle, rq->id);
+
+    (void)status;
+    if (failure) {
+        api_reply_error(rq, failure, failure->reason == ABX_REASON_BUSY ? RETRY_YES : RETRY_NO);
+        api_request_unref(rq);
+    } else if (sb) {
+        table_confirm(rq->c->table, sb, on_in_force, rq);
+    } else { /* killed meanwhile: nothing of it reaches anything */
+        on_in_force(rq);
+    }
+}
+
+void api_network(struct api_request *rq)
+{
+    struct sandbox *sb = lifecycle_find(rq->c->lifecycle, rq->id);
+    struct sandbox_request request = { .what = EV_NETWORK };
+    struct abx_err err;
+    int r = network_check(rq->body, &err);
+
+    if (r == 0 && (!sb || strcmp(sb->team, rq->team) != 0)) {
+        api_reply_not_found(rq, rq->id);
+        return;
+    }
+    if (r == 0)
+        r = make_config(sb, rq->body, &request.config, &err);
+    if (r < 0) {
+        api_reply_error(rq, &err, RETRY_UNSAID);
+        return;
+    }
+    api_request_ref(rq);
+    if (lifecycle_request(rq->c->lifecycle, rq->id, &request, on_configured, rq, &err) < 0)
+        on_configured(rq, 0, &err);
+    json_decref(request.config);
+}
