@@ -147,7 +147,7 @@ def test_slow_reader_holds_the_command_only_while_attached(guest):
     assert len(got[0]["stdout"]) == 60 << 20
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_reader_that_reads_nothing_is_cut_off(guest):
     slow = guest.start("python3", "-c", "import sys; sys.stdout.write('x' * (20 << 20)); print('done', file=sys.stderr)", rcvbuf=4096)
     time.sleep(37)

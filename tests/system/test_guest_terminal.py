@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -232,6 +233,18 @@ def test_a_shell_that_ignores_the_hangup_is_killed(guest):
     until(lambda: "sleep" in guest.names())
     terminal.cut()
     until(lambda: guest.names() == ["abx-guest", "abx-guest"], 20)
+
+
+def test_the_shell_goes_with_the_daemon(guest):
+    terminal = Terminal(guest)
+    terminal.send("trap '' HUP; echo rea''dy; sleep 1002\n")
+    terminal.until(b"ready\r\n")
+    assert [p["tag"] for p in guest.rpc("List", {})["processes"]] == ["abx-terminal"]
+    other = guest.start("sleep", "1003", tag="other", pty={})
+    os.kill(guest.daemon(), signal.SIGKILL)
+    terminal.cut()
+    until(guest.answers)
+    until(lambda: guest.pids() == [other.pid], 15)
 
 
 def test_a_client_that_goes_before_the_shell_is_there(guest):

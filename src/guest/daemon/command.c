@@ -465,10 +465,13 @@ static void on_survivor(void *user, const struct spawner_survivor *v)
         c->input.fd = fcntl(c->pipes[0].fd, F_DUPFD_CLOEXEC, 0);
         c->has_stdin = true;
     }
-    if (!c->tag)
+    if (!c->tag) {
         command_discard(c);
-    else
-        (void)command_begin(c, NULL); /* listed and killable also without its output */
+        return;
+    }
+    (void)command_begin(c, NULL); /* listed and killable also without its output */
+    if (c->is_pty && strcmp(c->tag, COMMAND_TERMINAL_TAG) == 0)
+        command_hang_up(c);
 }
 
 struct command *command_find(struct commands *cs, pid_t pid, const char *tag, bool with_ended)

@@ -16,7 +16,9 @@
 #define COMMANDS_ENDED_MAX 1024       /* ended ones that are remembered */
 #define COMMANDS_RING_MAX (16u << 20) /* unread output of all commands without a reader together */
 #define COMMAND_HELD_MS 50            /* how long the rest of a cut character is waited for */
-#define COMMAND_STALL_MS 30000        /* a reader without progress for so long is cut off */
+#define COMMAND_HELD_BULK_MS                                                                       \
+    500 /* and in output of many kilobytes, where a border of a buffer cut it */
+#define COMMAND_STALL_MS 30000 /* a reader without progress for so long is cut off */
 
 struct commands;
 struct command;
@@ -39,6 +41,7 @@ struct command_pipe {
      * the rest, after COMMAND_HELD_MS or at the end. */
     uint8_t held[3];
     uint8_t n_held;
+    bool is_bulk;
     uint8_t n_full; /* times that it was found full */
     bool is_grown;
     bool is_watched;   /* by `poll` */
@@ -122,6 +125,8 @@ int command_signal(struct command *c, int sig, struct abx_err *err);
 /* Its terminal went away: SIGHUP, and SIGKILL when it has not ended COMMAND_HANGUP_MS later. Takes the place of its
  * deadline. */
 #define COMMAND_HANGUP_MS 2000
+/* Tag of those whose terminal ends with the daemon: its successor hangs them up. */
+#define COMMAND_TERMINAL_TAG "abx-terminal"
 void command_hang_up(struct command *c);
 int command_resize(struct command *c, unsigned cols, unsigned rows, struct abx_err *err);
 

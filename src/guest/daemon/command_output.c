@@ -16,6 +16,7 @@
 #define PIPE_GROWN (1u << 20) /* of those of commands that write very much; anyone may have it */
 #define PIPES_GROWN_MAX 16u   /* together a quarter of what a user may have */
 #define GATHER_MS 1
+#define BULK_MIN 4096u /* a page: programs write so much at once when they have more to say */
 #define FULL_BEFORE_GROWTH 4u /* times that a pipe was found full */
 
 static void on_pipe(uv_poll_t *poll, int status, int events);
@@ -87,6 +88,7 @@ static void pipe_commit(struct command_pipe *p, const uint8_t *at, size_t n)
 
     memcpy(p->held, at + n - cut, cut);
     p->n_held = (uint8_t)cut;
+    p->is_bulk = n >= BULK_MIN;
     output_commit(&p->command->output, p->stream, n - cut);
 }
 
@@ -178,10 +180,14 @@ static void on_flush(uv_timer_t *timer)
 
 static void flush_later(struct command *c)
 {
+    bool is_bulk = (c->pipes[0].n_held > 0 && c->pipes[0].is_bulk) ||
+                   (c->pipes[1].n_held > 0 && c->pipes[1].is_bulk);
+
     if (c->pipes[0].n_held + c->pipes[1].n_held == 0)
         (void)uv_timer_stop(&c->flush);
     else if (!uv_is_active((uv_handle_t *)&c->flush))
-        (void)uv_timer_start(&c->flush, on_flush, COMMAND_HELD_MS, 0);
+        (void)uv_timer_start(&c->flush, on_flush, is_bulk ? COMMAND_HELD_BULK_MS : COMMAND_HELD_MS,
+                             0);
 }
 
 /* A command that writes much in small pieces would wake the daemon for each: 64 KiB within a millisecond, and it

@@ -257,12 +257,13 @@ static void on_started(void *user, struct command *c, const struct abx_err *err)
 static Process__StartRequest *request_make(const struct terminal *t)
 {
     ProtobufCMessage *m = NULL;
-    char json[256];
+    char json[320];
 
     (void)snprintf(json, sizeof(json),
                    "{\"process\":{\"cmd\":\"/bin/bash\",\"args\":[\"-i\",\"-l\"],\"envs\":"
                    "{\"TERM\":\"xterm-256color\",\"LANG\":\"C.UTF-8\",\"LC_ALL\":\"C.UTF-8\"}},"
-                   "\"pty\":{\"size\":{\"cols\":%u,\"rows\":%u}}}",
+                   "\"tag\":\"" COMMAND_TERMINAL_TAG
+                   "\",\"pty\":{\"size\":{\"cols\":%u,\"rows\":%u}}}",
                    t->cols, t->rows);
     if (rpc_json_decode(&process__start_request__descriptor, slice_str(json), &m, NULL))
         return NULL;

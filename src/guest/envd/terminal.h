@@ -4,7 +4,8 @@
  * text or binary, is input. The shell starts at the first message, or after TERMINAL_FIRST_MS with 80 x 24,
  * as the user of the request in the template's folder. Output goes out as binary messages. When the shell has
  * ended the close frame has code 1000 and how it ended as reason ("exit status 0"); when it cannot be started,
- * 1011 and why. When the client goes, the shell is hung up (command_hang_up).
+ * 1011 and why. When the client goes, or the daemon, the shell is hung up (command_hang_up). In lists it has the
+ * tag COMMAND_TERMINAL_TAG.
  */
 #pragma once
 

@@ -153,7 +153,6 @@ def test_large_output(sandbox):
     assert len(out) == 20000000 and set(out) == {"x"}
 
 
-@pytest.mark.skipif(OLD, reason="2.26 decodes each chunk on its own")
 def test_multibyte_output_across_chunks(sandbox):
     out = sandbox.commands.run("python3 -c 'print(\"é世🙂\" * 100000)'").stdout
     assert out == "é世🙂" * 100000 + "\n"
