@@ -158,6 +158,10 @@ def answer(conn, now):
         conn.sendall(first)
         while True:
             conn.sendall(again)
+    elif now == "upgrade and flood":
+        conn.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n")
+        while True:
+            conn.sendall(bytes(65536))
     elif now == "one byte a second":
         for byte in OK + b"Content-Length: 5\r\n\r\nhello":
             conn.sendall(bytes([byte]))

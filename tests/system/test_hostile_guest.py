@@ -196,7 +196,34 @@ def test_stalls_hold_nobody_else(service, hostile, neighbour):
     until(lambda: usage(service)["abx-gateway"][1] <= before["abx-gateway"][1] + 32, 60)
 
 
-def test_nothing_came_of_it(service, neighbour):
+def test_an_upgrade_that_floods_waits_for_its_reader(service, hostile, neighbour):
+    """Ten raw connections that neither side reads: they stand, cost little, and go with their clients."""
+    assert choose(hostile, "upgrade and flood")[0] == "upgrade and flood"
+    before = usage(service)
+    fields = "".join(f"{k}: {v}\r\n" for k, v in hostile.headers().items())
+    socks = []
+    for _ in range(10):
+        sock = socket.create_connection(("127.0.0.1", hostile.port), timeout=20)
+        sock.sendall(f"GET /x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n{fields}\r\n".encode())
+        assert sock.recv(12) == b"HTTP/1.1 101"
+        sock.setblocking(False)
+        try:
+            while True:
+                sock.send(bytes(65536))
+        except BlockingIOError:
+            pass
+        socks.append(sock)
+    seen = neighbour.count
+    until(lambda: neighbour.count > seen + 3, 60)
+    assert usage(service)["abx-gateway"][2] < before["abx-gateway"][2] + 16384
+    for sock in socks:
+        abort(sock)
+    choose(hostile, "last poison")
+    until(lambda: usage(service)["abx-gateway"][1] <= before["abx-gateway"][1] + 8, 60)
+
+
+@pytest.mark.parametrize("rounds", [1, pytest.param(20, marks=pytest.mark.long)])
+def test_nothing_came_of_it(service, neighbour, rounds):
     """A whole round once more: the same processes, their memory and open files as before; every neighbour's answer was good."""
     before = usage(service)
     box = Remote(service)
@@ -204,7 +231,7 @@ def test_nothing_came_of_it(service, neighbour):
     box.http("POST", "/files?path=/tmp/hostile.py&username=root", body, {"Content-Type": "application/octet-stream"})
     box.sh_start("exec python3 /tmp/hostile.py", user="root").close()
     until(lambda: choose(box, "") is not None, 30, 0.05)
-    for mode in [*hostile_guest.ONCE, *hostile_guest.FLOODS, *NO_ANSWER]:
+    for mode in [*hostile_guest.ONCE, *hostile_guest.FLOODS, *NO_ANSWER] * rounds:
         choose(box, mode)
         threads = [threading.Thread(target=ask, args=(box, 2.0)) for _ in range(3)]
         for t in threads:
