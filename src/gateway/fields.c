@@ -84,7 +84,8 @@ static struct slice masked_host(struct upstream_fields *f, const char *mask, uin
     return slice_of(buf_data(&f->text) + at, f->text.len - at);
 }
 
-static void add_forwarded(const struct http_exchange *ex, struct slice host,
+/* `host` as the upstream gets it; a mask hides the client's from a proxy's mouth, too. */
+static void add_forwarded(const struct http_exchange *ex, struct slice host, bool is_masked,
                           struct upstream_fields *f)
 {
     const struct http1_head *head = http_exchange_head(ex);
@@ -96,7 +97,7 @@ static void add_forwarded(const struct http_exchange *ex, struct slice host,
     struct slice proto =
         is_proxy ? http1_head_value(head, "x-forwarded-proto") : (struct slice){ 0 };
     struct slice given_host =
-        is_proxy ? http1_head_value(head, "x-forwarded-host") : (struct slice){ 0 };
+        is_proxy && !is_masked ? http1_head_value(head, "x-forwarded-host") : (struct slice){ 0 };
 
     if (before.n > 0 && before.n + peer.n + 2 < FORWARDED_FOR_MAX) {
         size_t at = f->text.len;
@@ -137,7 +138,7 @@ int upstream_fields_make(const struct http_exchange *ex, const char *request_id,
             continue;
         add(ret, field->name, field->value);
     }
-    add_forwarded(ex, host, ret);
+    add_forwarded(ex, host, *mask_host != '\0', ret);
     add(ret, SLICE_LIT("Abx-Request-Id"), slice_str(request_id));
     return 0;
 }

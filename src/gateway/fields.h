@@ -26,7 +26,7 @@ void request_id_get(struct id_source *ids, const struct http1_head *head, char t
 
 /* The client's fields without those of its connection, then X-Forwarded-For, -Proto and -Host and
  * Abx-Request-Id. What a client on this machine (a TLS proxy) says in X-Forwarded-* is kept, what
- * others say is not. `mask_host`, if not empty, takes the place of Host ("${PORT}" in it stands for
+ * others say is not. `mask_host`, if not empty, takes the place of Host and X-Forwarded-Host ("${PORT}" in it stands for
  * `port`). Upgrade stays when `allow_upgrade`. Slices point into the exchange and `ret`. */
 int upstream_fields_make(const struct http_exchange *ex, const char *request_id,
                          const char *mask_host, uint16_t port, bool allow_upgrade,

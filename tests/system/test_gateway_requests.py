@@ -179,6 +179,8 @@ def test_masked_host(world, client):
     sandbox.echo()
     fields = fields_of(client.request("GET", "/", host="3000-ia.sbx.test"))
     assert fields["host"] == ["localhost:3000"] and fields["x-forwarded-host"] == ["localhost:3000"]
+    fields = fields_of(client.request("GET", "/", {"X-Forwarded-Host": "shown.test"}, host="3000-ia.sbx.test"))
+    assert fields["host"] == ["localhost:3000"] and fields["x-forwarded-host"] == ["localhost:3000"]
     assert fields_of(client.request("GET", "/", host=f"{ENVD}-ia.sbx.test"))["host"] == [f"{ENVD}-ia.sbx.test"]
 
 
