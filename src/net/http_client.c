@@ -469,6 +469,10 @@ static void conn_head(struct http_conn *c, struct slice *in)
     }
     if (head->status != 100)
         c->events->on_head(c->user, c, head);
+    if (c->is_raw) { /* a WebSocket may hold still for hours */
+        http1_parser_free(TAKE_PTR(c->parser));
+        sock_shrink(&c->sock);
+    }
 }
 
 static void conn_deliver(struct http_conn *c, struct slice data, bool is_end)

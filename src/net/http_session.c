@@ -506,6 +506,8 @@ static void session_arm(struct session *s)
         s->sent_seen = s->sock.sent;
         s->was_blocked = s->sock.is_blocked;
     }
+    if (s->ex && s->ex->is_raw) /* it may hold still for hours */
+        sock_shrink(&s->sock);
     if (session_is_readable(s))
         watch |= SOCK_READABLE;
     else if (s->fin_at == 0)

@@ -7,6 +7,7 @@
 #include "wire/http1_head.h"
 
 #define SHRINK_MAX 2048u
+#define FIELDS_USUAL 32u
 
 enum state {
     STATE_IDLE,     /* between messages */
@@ -45,7 +46,8 @@ struct http1_parser {
     size_t size_line;   /* bytes of the chunk line */
     struct section head;
     struct section trailer;
-    struct http1_head parsed;
+    struct http1_head parsed; /* its fields are memory of our own, for fields_cap of them */
+    size_t fields_cap;
 };
 
 struct http1_parser *http1_parser_new(enum http1_kind kind)
@@ -66,6 +68,7 @@ void http1_parser_free(struct http1_parser *p)
         return;
     buf_done(&p->head.buf);
     buf_done(&p->trailer.buf);
+    free(p->parsed.fields);
     free(p);
 }
 
@@ -154,6 +157,29 @@ static void body_begin(struct http1_parser *p)
     }
 }
 
+/* Memory for as many fields as the head has lines. */
+static bool fields_reserve(struct http1_parser *p)
+{
+    struct slice head = buf_slice(&p->head.buf);
+    const uint8_t *at = head.p, *end = head.p + head.n;
+    struct http1_field *fields;
+    size_t n = 0;
+
+    while (at < end && n < HTTP1_FIELDS_MAX && (at = memchr(at, '\n', (size_t)(end - at)))) {
+        at++;
+        n++;
+    }
+    if (n <= p->fields_cap)
+        return true;
+    n = MIN((n + 7) / 8 * 8, (size_t)HTTP1_FIELDS_MAX);
+    fields = reallocarray(p->parsed.fields, n, sizeof(*fields));
+    if (!fields)
+        return false;
+    p->parsed.fields = fields;
+    p->fields_cap = n;
+    return true;
+}
+
 static enum http1_event head_step(struct http1_parser *p, struct slice *in)
 {
     bool is_complete = false;
@@ -165,6 +191,8 @@ static enum http1_event head_step(struct http1_parser *p, struct slice *in)
         return fail(p, e);
     if (!is_complete)
         return HTTP1_NEED_MORE;
+    if (!fields_reserve(p))
+        return fail(p, HTTP1_ERR_OOM);
     e = http1_head_parse(p->kind, buf_slice(&p->head.buf), p->no_body, &p->parsed);
     if (e)
         return fail(p, e);
@@ -408,6 +436,10 @@ void http1_parser_shrink(struct http1_parser *p)
         buf_done(&p->head.buf);
     buf_done(&p->trailer.buf);
     p->parsed.n_fields = 0;
+    if (p->fields_cap > FIELDS_USUAL) {
+        free(TAKE_PTR(p->parsed.fields));
+        p->fields_cap = 0;
+    }
 }
 
 int http1_error_status(enum http1_error e)

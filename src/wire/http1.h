@@ -45,8 +45,8 @@ struct http1_head {
     struct slice host;  /* Host, or the authority of an absolute-form target */
     int status;         /* responses */
     struct slice reason;
-    int minor; /* 0 or 1 */
-    struct http1_field fields[HTTP1_FIELDS_MAX];
+    int minor;                  /* 0 or 1 */
+    struct http1_field *fields; /* at most HTTP1_FIELDS_MAX; the parser's memory */
     size_t n_fields;
     enum http1_framing framing;
     uint64_t content_length; /* with HTTP1_BODY_LENGTH */

@@ -400,13 +400,6 @@ static enum http1_error framing_decide(enum http1_kind kind, const struct seen *
     return HTTP1_ERR_NONE;
 }
 
-/* Everything but the fields: they are overwritten as far as n_fields counts them. */
-static void head_clear(struct http1_head *h)
-{
-    memset(h, 0, offsetof(struct http1_head, fields));
-    memset(&h->n_fields, 0, sizeof *h - offsetof(struct http1_head, n_fields));
-}
-
 enum http1_error http1_head_parse(enum http1_kind kind, struct slice bytes, bool no_body,
                                   struct http1_head *h)
 {
@@ -414,7 +407,7 @@ enum http1_error http1_head_parse(enum http1_kind kind, struct slice bytes, bool
     struct slice line;
     enum http1_error e;
 
-    head_clear(h);
+    *h = (struct http1_head){ .fields = h->fields };
     if (!line_take(&bytes, &line))
         return HTTP1_ERR_SYNTAX;
     e = kind == HTTP1_REQUEST ? request_line_parse(line, h) : status_line_parse(line, h);

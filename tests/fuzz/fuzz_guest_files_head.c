@@ -11,7 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     uint8_t *copy = fuzz_exact(slice_of(data, size));
     struct slice rest = slice_of(copy, size);
-    struct http1_head head = { 0 };
+    struct http1_field fields[ARRAY_SIZE(names)];
+    struct http1_head head = { .fields = fields };
     struct metadata *m = NULL;
     uint64_t begin, end;
     size_t n = 0;

@@ -100,7 +100,8 @@ static void hop_by_hop(void **state)
 
 static void hop_by_hop_reads_every_connection_field(void **state)
 {
-    struct http1_head h = { .n_fields = 3 };
+    struct http1_field fields[3];
+    struct http1_head h = { .fields = fields, .n_fields = 3 };
 
     h.fields[0] = (struct http1_field){ SLICE_LIT("Connection"), SLICE_LIT("close") };
     h.fields[1] = (struct http1_field){ SLICE_LIT("X-A"), SLICE_LIT("1") };
