@@ -1,8 +1,8 @@
-"""See bench_gateway.sh. `target` is what is to be reached: ours to nginx's, higher is better, of requests (or handshakes) for
-the same CPU; throughput is bounded by wrk, the origin and whoever else is on the machine. Everything runs on loopback; the figures that count are the proxies' own CPU seconds per
+"""See bench_gateway.sh. Ratios are ours to nginx's, higher is better: requests a second, and requests for the same CPU. Everything runs on loopback; the figures that count are the proxies' own CPU seconds per
 request (from /proc/PID/schedstat), which other load on the machine disturbs least. What nginx does not do: look the
 sandbox up, make sockets in a network namespace, give each request an id."""
 
+import contextlib
 import os
 import re
 import resource
@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import ssl
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -48,13 +49,14 @@ ORIGIN = """
     server {{
         listen 127.0.0.1:{port} backlog=1024;
         root {dir}/www;
+        location /paced {{ limit_rate 256k; }}
         location /post {{ return 200 "ok"; }}
     }}
 """
 REVERSE = """
     upstream up {{ server 127.0.0.1:{upstream}; keepalive 256; keepalive_requests 100000000; }}
     ssl_certificate {certificate}; ssl_certificate_key {key};
-    ssl_session_cache off;
+    ssl_session_cache off; ssl_protocols TLSv1.2 TLSv1.3;
     server {{
         listen 127.0.0.1:{port} backlog=1024;
         listen 127.0.0.1:{tls_port} ssl backlog=1024;
@@ -68,6 +70,7 @@ REVERSE = """
             proxy_set_header X-Forwarded-Host $http_host;
             proxy_request_buffering off;
             proxy_buffering {buffering};
+            proxy_max_temp_file_size 0;
         }}
     }}
 """
@@ -108,14 +111,14 @@ def cpu_ns(pid):
 
 
 def wrk(port, path, connections, seconds, script):
-    args = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "--timeout", "30s", "-s", script,
+    """Requests answered, and the seconds that they took."""
+    args = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s", "-s", script,
             f"http://127.0.0.1:{port}{path}"]
     out = subprocess.run(args, stdout=subprocess.PIPE, text=True, check=True).stdout
     errors = re.search(r"Non-2xx or 3xx responses: (\d+)|Socket errors: (.*)", out)
     if errors:
         raise SystemExit(f"wrk saw errors:\n{out}")
-    return int(re.search(r"(\d+) requests in", out)[1]), re.search(r"50%\s+(\S+)", out)[1], \
-        re.search(r"99%\s+(\S+)", out)[1]
+    return int(re.search(r"(\d+) requests in", out)[1]), seconds
 
 
 def handshakes(port, seconds, certificates):
@@ -164,24 +167,31 @@ def request_for(port, more=""):
     return f"GET /small HTTP/1.1\r\nHost: h\r\nE2b-Sandbox-Id: ibench\r\nE2b-Sandbox-Port: {port}\r\n{more}\r\n".encode()
 
 
-def idle_all(world, certificates):
+def idle_all(start_world, certificates):
+    """Each with a gateway of its own, whose memory is fresh."""
     tls = ssl.create_default_context(cafile=certificates / "ca.pem")
-    secure = lambda: tls.wrap_socket(socket.create_connection(("127.0.0.1", world.tls_port)), server_hostname="127.0.0.1")
-    upgrade = request_for(ECHO, "Upgrade: x\r\nConnection: Upgrade\r\n")
     echo = Echo()
-    idle(world, "keep-alive clients", world.connect, request_for(UPSTREAM), b"hello world")
-    idle(world, "keep-alive clients, TLS", secure, request_for(UPSTREAM), b"hello world")
-    for what, connect in (("relayed upgrades", world.connect), ("relayed upgrades, TLS", secure)):
-        idle(world, what, connect, upgrade, b"\r\n\r\n")
-        for conn in echo.held:
-            conn.close()
-        echo.held.clear()
+    upgrade = request_for(ECHO, "Upgrade: x\r\nConnection: Upgrade\r\n")
+    for what, request, until in (("keep-alive clients", request_for(UPSTREAM), b"hello world"),
+                                 ("relayed upgrades, two sockets each", upgrade, b"\r\n\r\n")):
+        for is_secure in (False, True):
+            with start_world() as world:
+                port = world.tls_port if is_secure else world.port
+
+                def connect():
+                    c = socket.create_connection(("127.0.0.1", port))
+                    return tls.wrap_socket(c, server_hostname="127.0.0.1") if is_secure else c
+
+                idle(world, what + (", TLS" if is_secure else ""), connect, request, until)
+            for conn in echo.held:
+                conn.close()
+            echo.held.clear()
 
 
 def streams(port, seconds, headers):
-    """STREAMS bodies at once on as many connections, read as fast as they come: bytes of each, and the median and the
+    """STREAMS bodies at once on as many connections, each sent at one pace, read as fast as they come: bytes of each, and the median and the
     longest time of a small request meanwhile."""
-    request = f"GET /endless HTTP/1.1\r\nHost: h\r\n{headers}\r\n".encode()
+    request = f"GET /paced HTTP/1.1\r\nHost: h\r\n{headers}\r\n".encode()
     small = f"GET /small HTTP/1.1\r\nHost: h\r\n{headers}\r\n".encode()
     poll = selectors.DefaultSelector()
     got = {}
@@ -206,51 +216,56 @@ def streams(port, seconds, headers):
             times.append(time.monotonic() - sent)
             sent = time.monotonic()
             other.sendall(small)
+    times.append(time.monotonic() - sent)  # the one that is under way
     for c in (*got, other):
         c.close()
     return sorted(got.values()), sorted(times)
 
 
-def relays(world, worker, scripts, seconds):
-    print(f"{'case':26} {'proxy':8} {'req/s':>8} {'CPU us/req':>11} {'p50':>9} {'p99':>9} {'by CPU':>7} {'target':>7}")
+def both(rounds, of, measure):
+    """{name: (done a second, CPU us each)}, medians of rounds in which both take turns; `of` is {name: (port, pid)}."""
+    seen = {name: [] for name in of}
+    for i in range(rounds + 1):
+        for name, (port, pid) in of.items():
+            before = cpu_ns(pid)
+            n, seconds = measure(port)
+            if i > 0:  # the first one warms up
+                seen[name].append((n / seconds, (cpu_ns(pid) - before) / 1e3 / n))
+    return {name: tuple(statistics.median(x) for x in zip(*all_, strict=True)) for name, all_ in seen.items()}
+
+
+def row(case, got):
+    (r0, c0), (r1, c1) = got["nginx"], got["gateway"]
+    print(f"{case:26} {r0:8.0f} {r1:8.0f} {r1 / r0:6.2f} {c0:10.1f} {c1:10.1f} {c0 / c1:6.2f}   >= 0.8", flush=True)
+
+
+def relays(of, scripts, rounds):
     for case, path, script, connections in (("GET 12 B, 64 conns", "/small", "get", 64),
                                             ("GET 12 B, 1000 conns", "/small", "get", 1000),
                                             ("POST 4 KiB, 64 conns", "/post", "post4k", 64),
                                             ("GET 64 KiB, 64 conns", "/big", "get", 64),
                                             ("GET 4 MiB, 8 conns", "/huge", "get", 8)):
-        cost = {}
-        for name, port, pid in (("nginx", PROXY, worker), ("gateway", world.port, world.process.pid)):
-            wrk(port, path, connections, 1, scripts[script])
-            before = cpu_ns(pid)
-            n, p50, p99 = wrk(port, path, connections, seconds, scripts[script])
-            cost[name] = (cpu_ns(pid) - before) / 1e3 / n
-            ratio = f"{cost['nginx'] / cost[name]:7.2f} {'>= 0.8':>7}" if name == "gateway" else ""
-            print(f"{case:26} {name:8} {n / seconds:8.0f} {cost[name]:11.1f} {p50:>9} {p99:>9} {ratio}", flush=True)
+        row(case, both(rounds, of, lambda port: wrk(port, path, connections, 2, scripts[script])))
 
 
-def run(world, worker, scripts, seconds, certificates):
-    relays(world, worker, scripts, seconds)
-    cost = {}
-    for name, port, pid in (("nginx", PROXY_TLS, worker), ("gateway", world.tls_port, world.process.pid)):
-        before = cpu_ns(pid)
-        n = handshakes(port, seconds, certificates)
-        cost[name] = (cpu_ns(pid) - before) / 1e3 / n
-        ratio = f"{cost['nginx'] / cost[name]:27.2f} {'>= 0.8':>7}" if name == "gateway" else ""
-        print(f"{'TLS handshakes, 4 clients':26} {name:8} {n / seconds:8.0f} {cost[name]:11.1f} {ratio}", flush=True)
+def run(world, worker, scripts, rounds, certificates):
+    print(f"{'':26} {'requests a second':^24} {'CPU us each':^28} target")
+    print(f"{'case':26} {'nginx':>8} {'ours':>8} {'ratio':>6} {'nginx':>10} {'ours':>10} {'ratio':>6}", flush=True)
+    relays({"nginx": (PROXY, worker), "gateway": (world.port, world.process.pid)}, scripts, rounds)
+    row("TLS handshakes, 4 clients", both(rounds, {"nginx": (PROXY_TLS, worker), "gateway": (world.tls_port, world.process.pid)},
+                                          lambda port: (handshakes(port, 2, certificates), 2)))
     sandbox = f"E2b-Sandbox-Id: ibench\r\nE2b-Sandbox-Port: {UPSTREAM}\r\n"
-    for name, port in (("nginx", PROXY), ("gateway", world.port)):
-        got, times = streams(port, seconds, sandbox)
-        print(f"{f'{STREAMS} streams for {seconds} s':26} {name:8} {sum(got) / seconds / 2**20:8.0f} MiB/s, least and most of one: "
-              f"{got[0] / 2**20:.1f} and {got[-1] / 2**20:.1f} MiB; a small request meanwhile: p50 "
-              f"{times[len(times) // 2] * 1e3:.1f} ms, longest {times[-1] * 1e3:.1f} ms", flush=True)
-    idle_all(world, certificates)
+    for name, port in (("nginx", PROXY), ("ours", world.port)):
+        got, times = streams(port, 10, sandbox)
+        print(f"{STREAMS} bodies of 256 KiB/s each for 10 s, {name}: {sum(got) / 10 / 2**20:.0f} MiB/s; one of them got {got[0] / 2**20:.1f} MiB at "
+              f"least, {got[-1] / 2**20:.1f} at most; {len(times)} small requests beside them: median "
+              f"{statistics.median(times) * 1e3:.0f} ms, longest {times[-1] * 1e3:.0f} ms", flush=True)
 
 
 def main():
-    seconds = int(sys.argv[1])
+    rounds = int(sys.argv[1])
     folder = Path(tempfile.mkdtemp(prefix="abx-bench-"))
     folder.chmod(0o755)
-    (folder / "gw").mkdir()
     certificates = http_fakes.make_certificates(folder / "tls", "127.0.0.1")
     pair = certificates / "127.0.0.1.pem", certificates / "127.0.0.1.key"
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(16384, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
@@ -259,7 +274,20 @@ def main():
         scripts[name] = folder / f"{name}.lua"
         scripts[name].write_text(f'{body}\nwrk.headers["E2b-Sandbox-Id"] = "ibench"\n'
                                  f'wrk.headers["E2b-Sandbox-Port"] = "{UPSTREAM}"\n')
-    stop, world = [], None
+    stop = []
+
+    @contextlib.contextmanager
+    def start_world():
+        made = Path(tempfile.mkdtemp(prefix="gw-", dir=folder))
+        made.chmod(0o755)
+        world = gateway_fakes.World(BUILD, made, certificates=[pair])
+        try:
+            world.engine.sandboxes["ibench"] = plain = Plain("ibench")
+            world.control.put(plain)
+            yield world
+        finally:
+            world.close()
+
     try:
         origin, _ = start_nginx(folder / "origin", ORIGIN.format(port=UPSTREAM, dir=folder / "origin"))
         stop.append(origin)
@@ -267,18 +295,15 @@ def main():
         (folder / "origin/www/small").write_text("hello world\n")
         (folder / "origin/www/big").write_bytes(b"x" * (64 << 10))
         (folder / "origin/www/huge").write_bytes(b"x" * (4 << 20))
-        with open(folder / "origin/www/endless", "wb") as f:
+        with open(folder / "origin/www/paced", "wb") as f:
             f.truncate(64 << 30)
         reverse, worker = start_nginx(folder / "reverse", REVERSE.format(
             port=PROXY, tls_port=PROXY_TLS, upstream=UPSTREAM, buffering="on", certificate=pair[0], key=pair[1]))
         stop.append(reverse)
-        world = gateway_fakes.World(BUILD, folder / "gw", certificates=[pair])
-        world.engine.sandboxes["ibench"] = plain = Plain("ibench")
-        world.control.put(plain)
-        run(world, worker, scripts, seconds, certificates)
+        with start_world() as world:
+            run(world, worker, scripts, rounds, certificates)
+        idle_all(start_world, certificates)
     finally:
-        if world:
-            world.close()
         for process in stop:
             process.send_signal(signal.SIGTERM)
             process.wait()
