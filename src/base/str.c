@@ -142,6 +142,50 @@ static const char alphabet_std[] =
 static const char alphabet_url[] =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
+/* The two characters of each twelve bits in the standard alphabet: half the look-ups of one for each, a third of the
+ * time. Two lists, because a macro does not expand inside itself. */
+/* clang-format off */
+#define PAIR(a, b) { a, b },
+#define PAIRS(a) \
+    PAIR(a, 'A') PAIR(a, 'B') PAIR(a, 'C') PAIR(a, 'D') PAIR(a, 'E') PAIR(a, 'F') PAIR(a, 'G') PAIR(a, 'H') \
+    PAIR(a, 'I') PAIR(a, 'J') PAIR(a, 'K') PAIR(a, 'L') PAIR(a, 'M') PAIR(a, 'N') PAIR(a, 'O') PAIR(a, 'P') \
+    PAIR(a, 'Q') PAIR(a, 'R') PAIR(a, 'S') PAIR(a, 'T') PAIR(a, 'U') PAIR(a, 'V') PAIR(a, 'W') PAIR(a, 'X') \
+    PAIR(a, 'Y') PAIR(a, 'Z') PAIR(a, 'a') PAIR(a, 'b') PAIR(a, 'c') PAIR(a, 'd') PAIR(a, 'e') PAIR(a, 'f') \
+    PAIR(a, 'g') PAIR(a, 'h') PAIR(a, 'i') PAIR(a, 'j') PAIR(a, 'k') PAIR(a, 'l') PAIR(a, 'm') PAIR(a, 'n') \
+    PAIR(a, 'o') PAIR(a, 'p') PAIR(a, 'q') PAIR(a, 'r') PAIR(a, 's') PAIR(a, 't') PAIR(a, 'u') PAIR(a, 'v') \
+    PAIR(a, 'w') PAIR(a, 'x') PAIR(a, 'y') PAIR(a, 'z') PAIR(a, '0') PAIR(a, '1') PAIR(a, '2') PAIR(a, '3') \
+    PAIR(a, '4') PAIR(a, '5') PAIR(a, '6') PAIR(a, '7') PAIR(a, '8') PAIR(a, '9') PAIR(a, '+') PAIR(a, '/')
+#define EVERY(C) \
+    C('A') C('B') C('C') C('D') C('E') C('F') C('G') C('H') \
+    C('I') C('J') C('K') C('L') C('M') C('N') C('O') C('P') \
+    C('Q') C('R') C('S') C('T') C('U') C('V') C('W') C('X') \
+    C('Y') C('Z') C('a') C('b') C('c') C('d') C('e') C('f') \
+    C('g') C('h') C('i') C('j') C('k') C('l') C('m') C('n') \
+    C('o') C('p') C('q') C('r') C('s') C('t') C('u') C('v') \
+    C('w') C('x') C('y') C('z') C('0') C('1') C('2') C('3') \
+    C('4') C('5') C('6') C('7') C('8') C('9') C('+') C('/')
+/* clang-format on */
+
+static const char pairs_std[4096][2] = { EVERY(PAIRS) };
+
+/* Whole groups of six bytes, as long as there are two bytes behind them; returns how many bytes. */
+static size_t encode64_pairs(struct slice s, uint8_t *to)
+{
+    size_t i = 0;
+
+    for (; i + 8 <= s.n; i += 6, to += 8) {
+        uint64_t v;
+
+        memcpy(&v, s.p + i, sizeof v);
+        v = be64toh(v);
+        memcpy(to, pairs_std[v >> 52], 2);
+        memcpy(to + 2, pairs_std[v >> 40 & 4095], 2);
+        memcpy(to + 4, pairs_std[v >> 28 & 4095], 2);
+        memcpy(to + 6, pairs_std[v >> 16 & 4095], 2);
+    }
+    return i;
+}
+
 static enum buf_status encode64(struct buf *b, struct slice s, const char *alphabet, bool pad)
 {
     size_t size = s.n / 3 * 4 + (s.n % 3 ? (pad ? 4 : s.n % 3 + 1) : 0);
@@ -151,6 +195,10 @@ static enum buf_status encode64(struct buf *b, struct slice s, const char *alpha
 
     if (!to)
         return st;
+    if (alphabet == alphabet_std) {
+        i = encode64_pairs(s, to);
+        o = i / 3 * 4;
+    }
     /* Whole words in and out, as long as there is a byte behind the three. */
     for (; i + 4 <= s.n; i += 3, o += 4) {
         uint32_t v, text;
