@@ -63,4 +63,6 @@ void api_connect(struct api_request *rq);
 void api_timeout(struct api_request *rq);
 void api_refresh(struct api_request *rq);
 void api_network(struct api_request *rq);
+void api_pause(struct api_request *rq);
+void api_resume(struct api_request *rq);
 void api_events(struct api_request *rq);

@@ -11,6 +11,7 @@
 
 #define CONNECT_V2_S 300
 #define REFRESH_S 15
+#define RESUME_S 15         /* as the first version of create */
 #define KILL_ANSWER_MS 8000 /* a client gets an answer before it gives up */
 #define LIST_REPLY_MAX (64u << 20)
 
@@ -76,16 +77,18 @@ static void reply_page(struct api_request *rq, const struct list_filter *f, stru
     struct render_context c = api_render_context(rq);
     json_t *list = json_array();
     struct http1_field fields[2];
-    size_t i = 0, taken = 0, n_fields = 0;
+    size_t i = 0, taken = 0, n_fields = 0, n_running = 0;
     char total[24];
     struct abx_err err;
 
+    for (size_t k = 0; k < n; k++)
+        n_running += strcmp(machine_state(found[k]->state)->shown, "running") == 0;
     while (i < n && !list_is_after_token(f, found[i]))
         i++;
     i += MIN(f->offset, n - i);
     for (; i < n && (f->limit == 0 || taken < f->limit); i++, taken++)
         (void)json_array_append_new(list, render_listed(&c, found[i]));
-    (void)snprintf(total, sizeof total, "%zu", n);
+    (void)snprintf(total, sizeof total, "%zu", n_running);
     fields[n_fields++] = (struct http1_field){ SLICE_LIT("X-Total-Running"), slice_str(total) };
     /* On the last page it must be absent: clients go on as long as it is there. */
     if (i < n && taken > 0 && list_token(&token, found[i - 1], f->is_ascending) == BUF_OK)
@@ -234,11 +237,76 @@ static int get_seconds(struct api_request *rq, const char *name, int64_t fallbac
     return r < 0 ? r : 0;
 }
 
+static int parse_pause(struct api_request *rq, struct sandbox_request *request, struct abx_err *err)
+{
+    bool memory = true, must_be_healthy = false;
+    int r = json_get_bool(rq->body, "memory", &memory, err);
+
+    if (r >= 0)
+        r = json_get_bool(rq->body, "requireHealthyGuest", &must_be_healthy, err);
+    if (r >= 0 && must_be_healthy)
+        r = err_set(err, ABX_UNIMPLEMENTED, "requireHealthyGuest is not available on this server");
+    *request = (struct sandbox_request){ .what = EV_PAUSE, .drops_memory = !memory };
+    return MIN(r, 0);
+}
+
+void api_pause(struct api_request *rq)
+{
+    struct sandbox_request request;
+    struct abx_err err;
+
+    if (parse_pause(rq, &request, &err) < 0)
+        api_reply_error(rq, &err, RETRY_UNSAID);
+    else if (find_any(rq))
+        submit(rq, &request);
+}
+
+/* connect and resume. */
+static void wake(struct api_request *rq, enum lifecycle_event what, int64_t timeout_s, bool memory)
+{
+    submit(rq, &(struct sandbox_request){ .what = what,
+                                          .timeout_ms = timeout_s * 1000,
+                                          .drops_memory = !memory,
+                                          .max_active = rq->c->opts.max_sandboxes });
+}
+
+void api_resume(struct api_request *rq)
+{
+    struct abx_err err;
+    struct sandbox *sb;
+    int64_t timeout_s;
+    bool memory = true, pauses_itself = false;
+    int has_auto = 0;
+    int r = get_seconds(rq, "timeout", RESUME_S, &timeout_s, &err);
+
+    if (r == 0)
+        r = json_get_bool(rq->body, "memory", &memory, &err);
+    if (r >= 0)
+        r = has_auto = json_get_bool(rq->body, "autoPause", &pauses_itself, &err);
+    if (r >= 0)
+        r = timeout_check(timeout_s, rq->c->opts.limits.max_timeout_s, &err);
+    if (r < 0) {
+        api_reply_error(rq, &err, RETRY_UNSAID);
+        return;
+    }
+    sb = find_any(rq);
+    if (!sb)
+        return;
+    if (has_auto > 0 && pauses_itself != sandbox_pauses_itself(sb)) {
+        (void)err_set(
+            &err, ABX_UNIMPLEMENTED,
+            "autoPause is said when a sandbox is created; a resume cannot change it here");
+        api_reply_error(rq, &err, RETRY_UNSAID);
+        return;
+    }
+    wake(rq, EV_RESUME, timeout_s, memory);
+}
+
 void api_connect(struct api_request *rq)
 {
     struct abx_err err;
     int64_t timeout_s;
-    bool memory;
+    bool memory = true;
     int r = get_seconds(rq, "timeout", rq->is_v2 ? CONNECT_V2_S : -1, &timeout_s, &err);
 
     if (r == 0)
@@ -248,7 +316,7 @@ void api_connect(struct api_request *rq)
     if (r < 0)
         api_reply_error(rq, &err, RETRY_UNSAID);
     else if (find_any(rq))
-        submit(rq, &(struct sandbox_request){ EV_CONNECT, timeout_s * 1000 });
+        wake(rq, EV_CONNECT, timeout_s, memory);
 }
 
 void api_timeout(struct api_request *rq)

@@ -68,6 +68,13 @@ static bool on_drop(void *user, struct sandbox *sb)
     return c->table && table_drop(c->table, sb->id);
 }
 
+static bool on_hold(void *user, struct sandbox *sb)
+{
+    struct control *c = user;
+
+    return c->table && table_hold(c->table, sb->id);
+}
+
 static int render_created(void *user, const struct sandbox *sb, struct buf *body)
 {
     struct control *c = user;
@@ -167,6 +174,7 @@ static int load_all(struct control *c, const char *engine_sock, struct abx_err *
         .store = c->store,
         .seed = c->seed,
         .on_visible = on_visible,
+        .on_hold = on_hold,
         .on_drop = on_drop,
         .render = render_created,
         .on_create_end = on_create_end,
@@ -183,7 +191,8 @@ static int load_all(struct control *c, const char *engine_sock, struct abx_err *
     if (r == 0)
         r = lifecycle_new(&opts, &c->lifecycle, err);
     if (r == 0)
-        r = table_new(c->loop, c->opts.instance, c->lifecycle, c->seed, &c->table, err);
+        r = table_new(c->loop, c->opts.instance, c->lifecycle, c->seed, c->opts.max_sandboxes,
+                      &c->table, err);
     /* Without a driver the sandboxes are left alone. */
     if (r < 0 || !engine_sock)
         return r;

@@ -132,13 +132,12 @@ static int check_lifecycle(json_t *body, struct create_request *r, struct abx_er
         return err_set(err, ABX_INVALID_ARGUMENT,
                        "autoPauseMemory=false (filesystem-only auto-pause) cannot be combined with "
                        "autoResume: a sandbox without its memory cannot be resumed by traffic.");
-    if (pause)
-        return err_set(err, ABX_UNIMPLEMENTED, "autoPause is not available on this server");
-    return json_object_set_new(
-               r->config, "lifecycle",
-               json_pack("{s:b,s:s}", "autoResume", is_resume, "onTimeout", "kill")) < 0
-               ? err_oom(err)
-               : 0;
+    if (json_object_set_new(r->config, "lifecycle",
+                            json_pack("{s:b,s:s}", "autoResume", is_resume, "onTimeout",
+                                      pause ? "pause" : "kill")) < 0 ||
+        (pause && json_object_set_new(r->config, "autoPauseMemory", json_boolean(memory)) < 0))
+        return err_oom(err);
+    return 0;
 }
 
 /* *value is the default and becomes the answer. */

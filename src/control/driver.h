@@ -27,6 +27,7 @@ struct driver_create {
     const struct driver_env *envs;
     size_t n_envs;
     const char *request_id;
+    bool is_resume; /* a stopped one starts again with the files that it has */
 };
 
 struct driver_stage {
@@ -56,9 +57,23 @@ struct driver_template {
 typedef void (*driver_created_fn)(void *user, const struct driver_created *created,
                                   const struct abx_err *failure, bool was_sent);
 typedef void (*driver_killed_fn)(void *user, bool existed, const struct abx_err *failure);
-/* One page of ids in ascending order. */
-typedef void (*driver_listed_fn)(void *user, const char *const *ids, size_t n, bool has_more,
-                                 const struct abx_err *failure);
+/* `us`: how long the driver itself took. */
+typedef void (*driver_done_fn)(void *user, uint32_t us, const struct abx_err *failure);
+
+enum driver_state {
+    DRIVER_RUNS,
+    DRIVER_FROZEN,
+    DRIVER_STOPPED, /* its files are kept, it has no processes */
+};
+
+struct driver_sandbox {
+    const char *id;
+    enum driver_state state;
+};
+
+/* One page by id, ascending. `is_whole` false: stopped ones may be missing. */
+typedef void (*driver_listed_fn)(void *user, const struct driver_sandbox *list, size_t n,
+                                 bool has_more, bool is_whole, const struct abx_err *failure);
 typedef void (*driver_templates_fn)(void *user, const struct driver_template *templates, size_t n,
                                     bool has_more, const struct abx_err *failure);
 typedef void (*driver_audited_fn)(void *user, const char *const *findings, size_t n,
@@ -89,6 +104,17 @@ struct driver_ops {
     /* Fails at once with UNAVAILABLE while the driver is away. */
     int (*kill)(struct driver *d, const char *sandbox_id, const char *request_id,
                 driver_killed_fn done, void *user, struct abx_err *err);
+    /* These, too, fail at once with UNAVAILABLE while it is away. All may be repeated.
+     * Freezes everything in place; from then on its files outlive its processes. `is_synced`: it is done
+     * when they are on the disk. Fails with what was changed undone. */
+    int (*freeze)(struct driver *d, const char *sandbox_id, bool is_synced, driver_done_fn done,
+                  void *user, struct abx_err *err);
+    /* FAILED_PRECONDITION: it is stopped, there is nothing to thaw. */
+    int (*thaw)(struct driver *d, const char *sandbox_id, driver_done_fn done, void *user,
+                struct abx_err *err);
+    /* Ends the processes of a frozen one. */
+    int (*stop)(struct driver *d, const char *sandbox_id, driver_done_fn done, void *user,
+                struct abx_err *err);
     int (*list)(struct driver *d, const char *after, driver_listed_fn done, void *user,
                 struct abx_err *err);
     int (*templates)(struct driver *d, const char *after, driver_templates_fn done, void *user,

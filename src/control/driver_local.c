@@ -13,6 +13,7 @@
 #define LIST_TIMEOUT_MS 10000
 #define AUDIT_TIMEOUT_MS 60000
 #define INFO_TIMEOUT_MS 2000
+#define FREEZE_TIMEOUT_MS 30000 /* with a sync; the freeze itself has 5 s in the engine */
 #define PAGE_MAX 1024u
 
 struct local {
@@ -41,6 +42,7 @@ struct call {
     void *user;
     driver_created_fn created;
     driver_killed_fn killed;
+    driver_done_fn done;
     driver_listed_fn listed;
     driver_templates_fn templates;
     driver_audited_fn audited;
@@ -263,6 +265,7 @@ static int local_create(struct driver *d, const struct driver_create *req, drive
     create.memory_mb = req->memory_mb;
     create.disk_mb = req->disk_mb;
     create.identity = &identity;
+    create.resume = req->is_resume;
     frame.version = IPC_VERSION;
     frame.request_id = text(req->request_id);
     frame.body_case = ABX__IPC__FRAME__BODY_CREATE;
@@ -306,13 +309,89 @@ static int local_kill(struct driver *d, const char *sandbox_id, const char *requ
     return send_call(c, &frame, KILL_TIMEOUT_MS, on_killed, err);
 }
 
+static void on_frozen(void *user, const struct abx_err *failure, const Abx__Ipc__Frame *reply,
+                      int *fds, size_t n_fds)
+{
+    struct call *c = user;
+    struct abx_err mem;
+
+    (void)fds;
+    (void)n_fds;
+    failure = judge(failure, reply, ABX__IPC__FRAME__BODY_FREEZE_REPLY, &mem);
+    c->done(c->user, failure ? 0 : reply->freeze_reply->us, failure);
+    free(c);
+}
+
+static int send_freeze(struct driver *d, Abx__Ipc__Freeze *freeze, driver_done_fn done, void *user,
+                       struct abx_err *err)
+{
+    Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
+    struct call *c = call_new(local_of(d), user);
+
+    if (!c)
+        return err_oom(err);
+    c->done = done;
+    frame.body_case = ABX__IPC__FRAME__BODY_FREEZE;
+    frame.freeze = freeze;
+    return send_call(c, &frame, FREEZE_TIMEOUT_MS, on_frozen, err);
+}
+
+static int local_freeze(struct driver *d, const char *sandbox_id, bool is_synced,
+                        driver_done_fn done, void *user, struct abx_err *err)
+{
+    Abx__Ipc__Freeze freeze = ABX__IPC__FREEZE__INIT;
+
+    freeze.sandbox_id = text(sandbox_id);
+    freeze.keep = true;
+    freeze.sync = is_synced;
+    return send_freeze(d, &freeze, done, user, err);
+}
+
+static int local_thaw(struct driver *d, const char *sandbox_id, driver_done_fn done, void *user,
+                      struct abx_err *err)
+{
+    Abx__Ipc__Freeze freeze = ABX__IPC__FREEZE__INIT;
+
+    freeze.sandbox_id = text(sandbox_id);
+    freeze.thaw = true;
+    return send_freeze(d, &freeze, done, user, err);
+}
+
+static void on_stopped(void *user, const struct abx_err *failure, const Abx__Ipc__Frame *reply,
+                       int *fds, size_t n_fds)
+{
+    struct call *c = user;
+    struct abx_err mem;
+
+    (void)fds;
+    (void)n_fds;
+    c->done(c->user, 0, judge(failure, reply, ABX__IPC__FRAME__BODY_STOP_REPLY, &mem));
+    free(c);
+}
+
+static int local_stop(struct driver *d, const char *sandbox_id, driver_done_fn done, void *user,
+                      struct abx_err *err)
+{
+    Abx__Ipc__Stop stop = ABX__IPC__STOP__INIT;
+    Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
+    struct call *c = call_new(local_of(d), user);
+
+    if (!c)
+        return err_oom(err);
+    c->done = done;
+    stop.sandbox_id = text(sandbox_id);
+    frame.body_case = ABX__IPC__FRAME__BODY_STOP;
+    frame.stop = &stop;
+    return send_call(c, &frame, KILL_TIMEOUT_MS, on_stopped, err);
+}
+
 static void on_listed(void *user, const struct abx_err *failure, const Abx__Ipc__Frame *reply,
                       int *fds, size_t n_fds)
 {
     struct call *c = user;
-    const char *ids[PAGE_MAX];
+    struct driver_sandbox page[PAGE_MAX];
     struct abx_err mem;
-    bool has_more = false;
+    bool has_more = false, is_whole = false;
     size_t n = 0;
 
     (void)fds;
@@ -324,10 +403,16 @@ static void on_listed(void *user, const struct abx_err *failure, const Abx__Ipc_
     }
     if (!failure) {
         has_more = reply->list_reply->more;
-        for (; n < reply->list_reply->n_sandboxes; n++)
-            ids[n] = reply->list_reply->sandboxes[n]->sandbox_id;
+        is_whole = !reply->list_reply->without_stopped;
+        for (; n < reply->list_reply->n_sandboxes; n++) {
+            const Abx__Ipc__EngineSandbox *sb = reply->list_reply->sandboxes[n];
+
+            page[n] = (struct driver_sandbox){ sb->sandbox_id, sb->stopped  ? DRIVER_STOPPED
+                                                               : sb->frozen ? DRIVER_FROZEN
+                                                                            : DRIVER_RUNS };
+        }
     }
-    c->listed(c->user, ids, n, has_more, failure);
+    c->listed(c->user, page, n, has_more, is_whole, failure);
     free(c);
 }
 
@@ -513,6 +598,9 @@ static void local_free(struct driver *d)
 static const struct driver_ops local_ops = {
     .create = local_create,
     .kill = local_kill,
+    .freeze = local_freeze,
+    .thaw = local_thaw,
+    .stop = local_stop,
     .list = local_list,
     .templates = local_templates,
     .audit = local_audit,

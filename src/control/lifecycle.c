@@ -17,6 +17,7 @@ static void act_ignore(struct sandbox *sb, const struct change *c)
 
 static void (*const actions[ACT_COUNT_])(struct sandbox *sb, const struct change *c) = {
     [ACT_IGNORE] = act_ignore,
+    [ACT_WAIT] = act_wait,
     [ACT_REFUSE] = act_refuse,
     [ACT_START] = act_start,
     [ACT_COMMIT] = act_commit,
@@ -31,6 +32,19 @@ static void (*const actions[ACT_COUNT_])(struct sandbox *sb, const struct change
     [ACT_EXTEND] = act_extend,
     [ACT_CONFIGURE] = act_configure,
     [ACT_EXPIRE] = act_expire,
+    [ACT_DRAIN] = act_drain,
+    [ACT_FREEZE] = act_freeze,
+    [ACT_SAVE] = act_save,
+    [ACT_STOP] = act_stop,
+    [ACT_PAUSED] = act_paused,
+    [ACT_PAUSE_FAILED] = act_pause_failed,
+    [ACT_THAW] = act_thaw,
+    [ACT_REOPEN] = act_reopen,
+    [ACT_WAKE] = act_wake,
+    [ACT_WAKE_FAILED] = act_wake_failed,
+    [ACT_RESUME_ROW] = act_resume_row,
+    [ACT_RESUMED] = act_resumed,
+    [ACT_LATER] = act_later,
     [ACT_KILLED] = act_killed,
     [ACT_KILL_FAILED] = act_kill_failed,
     [ACT_KILL_AGAIN] = act_kill_again,
@@ -81,17 +95,23 @@ void lifecycle_fire(struct sandbox *sb, enum lifecycle_event ev, const struct ch
     with.event = ev;
     with.from = sb->state;
     with.http = cell->http;
-    if (cell->next != sb->state)
+    if (cell->next != sb->state) {
         note_stage(sb);
+        sb->generation = 0; /* what the driver said before tells nothing about the new state */
+    }
     sb->state = cell->next;
     actions[cell->action](sb, &with);
+    if (sb->state != SANDBOX_GONE)
+        lifecycle_go_on(sb);
 }
 
 void lifecycle_on_timer(uv_timer_t *t)
 {
     struct sandbox *sb = container_of(t, struct sandbox, timer);
 
-    lifecycle_fire(sb, sb->state == SANDBOX_RUNNING ? EV_EXPIRED : EV_RETRY, &(struct change){ 0 });
+    bool is_time = sb->state == SANDBOX_RUNNING || sb->state == SANDBOX_DRAINING;
+
+    lifecycle_fire(sb, is_time ? EV_EXPIRED : EV_RETRY, &(struct change){ 0 });
 }
 
 /* --- life -------------------------------------------------------------------------------------- */

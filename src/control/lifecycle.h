@@ -55,12 +55,18 @@ struct sandbox {
     uv_timer_t timer; /* running: expiry; killing: next try */
     struct create_waiter *creators;
     struct kill_waiter *killers;
-    struct driver_env *envs; /* until the driver has them */
+    struct driver_env *envs; /* kept: a start anew from its files takes them again */
     size_t n_envs;
     char *env_text;
+    char *env_json; /* the same, as in the row */
     size_t env_size;
-    char *answer; /* body for the creators, made when the row becomes running */
-    char *data;   /* JSON of the `created` event */
+    bool keeps_memory;       /* pausing, paused: processes and all, else files only */
+    bool has_start;          /* a driver's create is under way */
+    uint64_t call;           /* number of the call that this state waits for, 0 = none */
+    int64_t end_before_ms;   /* pausing: in case it fails */
+    enum driver_state there; /* as the driver last said */
+    char *answer;            /* body for the creators, made when the row becomes running */
+    char *data;              /* JSON of the `created` event */
     const char *kill_reason;
     int64_t t_begin_ns, t_written_ns, t_started_ns, t_kill_ns;
     int64_t t_state_ns;            /* when it came into its state */
@@ -113,9 +119,15 @@ typedef void (*sandbox_created_fn)(void *user, int status, const char *body,
 typedef void (*sandbox_killed_fn)(void *user, bool existed);
 
 struct sandbox_request {
-    enum lifecycle_event what; /* EV_CONNECT, EV_EXTEND, EV_NETWORK, EV_REFRESH */
-    int64_t timeout_ms;        /* its end is set to now + timeout_ms; EV_EXTEND alone may shorten */
-    json_t *config;            /* EV_NETWORK: its configuration from now on; referenced */
+    enum lifecycle_event what; /* EV_PAUSE to EV_REFRESH */
+    /* Its end is set to now + timeout_ms; of one that runs EV_EXTEND alone may shorten it. */
+    int64_t timeout_ms;
+    /* EV_PAUSE: the processes are ended, only files are kept. Of a paused one EV_RESUME, EV_CONNECT: it starts
+     * anew although its memory was kept. */
+    bool drops_memory;
+    bool is_timeout;   /* EV_PAUSE: its time was over */
+    size_t max_active; /* what starts again counts: as in sandbox_spec */
+    json_t *config;    /* EV_NETWORK: its configuration from now on; referenced */
 };
 /* `status` by the table (machine.h), or a failure. */
 typedef void (*sandbox_requested_fn)(void *user, int status, const struct abx_err *failure);
@@ -128,6 +140,8 @@ struct lifecycle_opts {
     const uint8_t *seed;   /* TOKEN_SEED_SIZE bytes, borrowed for good */
     /* It became visible or its entry changed: tell the gateways. */
     void (*on_visible)(void *user, struct sandbox *sb);
+    /* Tell the gateways to hold its requests; lifecycle_held follows later, once. False: nobody to tell. */
+    bool (*on_hold)(void *user, struct sandbox *sb);
     /* Tell the gateways to drop it; lifecycle_told follows later, once. False: nobody to tell. */
     bool (*on_drop)(void *user, struct sandbox *sb);
     /* Appends the JSON body that its create is answered with (before on_visible). */
@@ -163,6 +177,9 @@ int lifecycle_request(struct lifecycle *l, const char *id, const struct sandbox_
 
 /* Any sandbox by id, NULL if there is none. Borrowed until the loop goes on. */
 struct sandbox *lifecycle_find(const struct lifecycle *l, const char *id);
+/* Does it pause when its time is over, and does traffic wake it then? */
+bool sandbox_pauses_itself(const struct sandbox *sb);
+bool sandbox_wakes_itself(const struct sandbox *sb);
 /* Walks all, oldest first: NULL begins; NULL at the end. */
 struct sandbox *lifecycle_next(const struct lifecycle *l, const struct sandbox *sb);
 /* First one with a number above `number`, NULL at the end. */
@@ -172,10 +189,11 @@ size_t lifecycle_count(const struct lifecycle *l);
  * all). */
 size_t lifecycle_count_active(const struct lifecycle *l, const char *team,
                               const struct sandbox *sb);
-/* Seen by clients: running. */
+/* Seen by clients: running or paused. */
 bool sandbox_is_visible(const struct sandbox *sb);
 
 /* Events from outside. */
+void lifecycle_held(struct lifecycle *l, const char *id);
 void lifecycle_told(struct lifecycle *l, const char *id);
 void lifecycle_died(struct lifecycle *l, const char *id, const char *reason);
 /* All that ran were ended with the service, on purpose: they died of "stopped". */

@@ -77,20 +77,28 @@ static void fail_create(struct sandbox *sb, enum sandbox_state from, const struc
     lifecycle_answer_creators(sb, 0, NULL, failure, is_clean);
 }
 
+int lifecycle_check_limit(const struct sandbox *sb, size_t others, size_t max_active,
+                          struct abx_err *err)
+{
+    (void)sb;
+    if (max_active == 0 || others < max_active)
+        return 0;
+    return err_reason(err, ABX_REASON_RATE_LIMITED,
+                      "you have reached the maximum number of concurrent E2B sandboxes (%zu). If "
+                      "you need more, please visit 'https://e2b.dev/docs/billing'",
+                      max_active);
+}
+
 /* The limit counts here, behind the idempotency key: a repeated request gets its first answer. */
 static int may_start(struct sandbox *sb, struct abx_err *err)
 {
     if (sb->wants_kill)
         return err_set(err, ABX_ABORTED, "Sandbox '%s' was killed while it was created", sb->id);
-    if (sb->max_active == 0 || lifecycle_count_active(sb->lifecycle, sb->team, sb) < sb->max_active)
-        return 0;
-    return err_reason(err, ABX_REASON_RATE_LIMITED,
-                      "you have reached the maximum number of concurrent E2B sandboxes (%zu). If "
-                      "you need more, please visit 'https://e2b.dev/docs/billing'",
-                      sb->max_active);
+    return lifecycle_check_limit(sb, lifecycle_count_active(sb->lifecycle, sb->team, sb),
+                                 sb->max_active, err);
 }
 
-void act_start(struct sandbox *sb, const struct change *c)
+int lifecycle_start(struct sandbox *sb, struct abx_err *err)
 {
     struct driver *d = sb->lifecycle->opts.driver;
     char token[TOKEN_SIZE] = "";
@@ -105,19 +113,27 @@ void act_start(struct sandbox *sb, const struct change *c)
         .envs = sb->envs,
         .n_envs = sb->n_envs,
         .request_id = sb->request_id,
+        .is_resume = sb->state == SANDBOX_WAKING,
     };
+    int r;
+
+    if (sb->is_secure)
+        access_token_make(sb->lifecycle->opts.seed, sb->id, token);
+    r = d->ops->create(d, &req, on_started, sb, err);
+    sb->has_start = r == 0;
+    return r;
+}
+
+void act_start(struct sandbox *sb, const struct change *c)
+{
     struct abx_err err = { 0 };
 
     (void)c;
     sb->t_written_ns = time_mono_ns();
-    if (sb->is_secure)
-        access_token_make(sb->lifecycle->opts.seed, sb->id, token);
     if (may_start(sb, &err) < 0)
         lifecycle_fire(sb, EV_FAILED, &(struct change){ .failure = &err, .is_ours = true });
-    else if (d->ops->create(d, &req, on_started, sb, &err) < 0)
+    else if (lifecycle_start(sb, &err) < 0)
         lifecycle_fire(sb, EV_FAILED, &(struct change){ .failure = &err });
-    else
-        sandbox_forget_envs(sb);
 }
 
 void act_refuse_create(struct sandbox *sb, const struct change *c)
@@ -160,6 +176,14 @@ static int submit_run(struct sandbox *sb, struct abx_err *err)
     return store_sandbox_run(l->opts.store, &row, &answer, &event, on_committed, sb, err);
 }
 
+void lifecycle_take_created(struct sandbox *sb, const struct driver_created *created)
+{
+    sb->cpu_count = created->cpu_count;
+    sb->memory_mb = created->memory_mb;
+    sb->disk_mb = created->disk_mb;
+    (void)snprintf(sb->execution_id, sizeof sb->execution_id, "%.63s", created->execution_id);
+}
+
 void act_commit(struct sandbox *sb, const struct change *c)
 {
     struct lifecycle *l = sb->lifecycle;
@@ -168,10 +192,7 @@ void act_commit(struct sandbox *sb, const struct change *c)
     const char *text = NULL;
 
     sb->t_started_ns = time_mono_ns();
-    sb->cpu_count = c->created->cpu_count;
-    sb->memory_mb = c->created->memory_mb;
-    sb->disk_mb = c->created->disk_mb;
-    (void)snprintf(sb->execution_id, sizeof sb->execution_id, "%.63s", c->created->execution_id);
+    lifecycle_take_created(sb, c->created);
     sb->started_ms = time_wall_ms();
     sb->end_ms = sb->started_ms + sb->timeout_ms;
     sb->data = stages_json(sb, c->created);
@@ -248,6 +269,7 @@ static void on_started(void *user, const struct driver_created *created,
     struct sandbox *sb = user;
     struct change c = { .failure = failure, .created = created, .was_sent = was_sent };
 
+    sb->has_start = false;
     if (sb->state == SANDBOX_KILLING)
         lifecycle_fire(sb, EV_START_ENDED, &c);
     else

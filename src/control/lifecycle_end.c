@@ -83,6 +83,7 @@ void lifecycle_end(struct sandbox *sb, enum sandbox_state from, const char *reas
 
     sb->kill_reason = reason;
     sb->t_kill_ns = time_mono_ns();
+    sb->call = 0;
     (void)uv_timer_stop(&sb->timer);
     sandbox_forget_envs(sb);
     /* Not needed for safety (after a crash the row still says running, and so does the sandbox), so
@@ -101,9 +102,28 @@ void act_kill(struct sandbox *sb, const struct change *c)
     lifecycle_end(sb, c->from, c->reason, NULL);
 }
 
+static void on_self_paused(void *user, int status, const struct abx_err *failure)
+{
+    (void)user;
+    (void)status;
+    if (failure) /* tried again when its time is over once more */
+        log_err("a sandbox could not be paused at its end", failure);
+}
+
 void act_expire(struct sandbox *sb, const struct change *c)
 {
+    struct sandbox_request request = { .what = EV_PAUSE, .is_timeout = true };
+    struct abx_err err;
+
     (void)c;
+    if (sandbox_pauses_itself(sb)) {
+        request.drops_memory = json_is_false(json_object_get(sb->config, "autoPauseMemory"));
+        if (lifecycle_request(sb->lifecycle, sb->id, &request, on_self_paused, NULL, &err) < 0) {
+            log_err("a sandbox could not be paused at its end", &err);
+            (void)uv_timer_start(&sb->timer, lifecycle_on_timer, KILL_RETRY_MS, 0);
+        }
+        return;
+    }
     lifecycle_fire(sb, EV_KILL, &(struct change){ .reason = "timeout" });
 }
 
@@ -113,10 +133,11 @@ void act_kill_starting(struct sandbox *sb, const struct change *c)
     struct abx_err err;
 
     (void)err_set(&err, ABX_ABORTED, "Sandbox '%s' was killed while it was created", sb->id);
-    sb->is_starting = true;
-    lifecycle_count_create(sb, &err);
+    sb->is_starting = sb->has_start;
+    if (c->from == SANDBOX_STARTING)
+        lifecycle_count_create(sb, &err);
     lifecycle_answer_creators(sb, 0, NULL, &err, false);
-    lifecycle_end(sb, c->from, c->reason, &forget);
+    lifecycle_end(sb, c->from, c->reason, c->from == SANDBOX_STARTING ? &forget : NULL);
 }
 
 /* While a write is on its way: first its end, then the kill. */
@@ -180,6 +201,7 @@ void act_died(struct sandbox *sb, const struct change *c)
 {
     sb->has_died = true;
     sb->is_killed = true;
+    sb->is_starting = sb->has_start;
     lifecycle_stages_begin(sb);
     lifecycle_end(sb, c->from, c->reason, NULL);
 }
@@ -274,6 +296,14 @@ int lifecycle_kill(struct lifecycle *l, const char *id, const char *reason, sand
     return 0;
 }
 
+void lifecycle_held(struct lifecycle *l, const char *id)
+{
+    struct sandbox *sb = lifecycle_find(l, id);
+
+    if (sb)
+        lifecycle_fire(sb, EV_HELD, &no_change);
+}
+
 void lifecycle_told(struct lifecycle *l, const char *id)
 {
     struct sandbox *sb = lifecycle_find(l, id);
@@ -303,7 +333,7 @@ void lifecycle_stopped(struct lifecycle *l)
     while (sb) {
         struct sandbox *next = sb->next;
 
-        if (sb->state == SANDBOX_RUNNING)
+        if (sb->state == SANDBOX_RUNNING || sb->state == SANDBOX_DRAINING)
             lifecycle_fire(sb, EV_DIED, &(struct change){ .reason = "stopped" });
         sb = next;
     }

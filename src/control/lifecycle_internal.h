@@ -36,6 +36,7 @@ struct lifecycle {
     uint64_t last_number;
     unsigned generation; /* of the newest comparison with the driver; 0 = none began */
     unsigned compared;   /* the newest one that ended */
+    uint64_t last_call;
 };
 
 /* What comes with an event. */
@@ -68,6 +69,12 @@ void act_refuse_create(struct sandbox *sb, const struct change *c);
 void act_fail_create(struct sandbox *sb, const struct change *c);
 /* For the counters: a create is over. */
 void lifecycle_count_create(const struct sandbox *sb, const struct abx_err *failure);
+/* The driver's create for the sandbox as it is, a new one or one that starts again. */
+int lifecycle_start(struct sandbox *sb, struct abx_err *err);
+/* Takes over what the driver made of it. */
+void lifecycle_take_created(struct sandbox *sb, const struct driver_created *created);
+int lifecycle_check_limit(const struct sandbox *sb, size_t others, size_t max_active,
+                          struct abx_err *err);
 void lifecycle_answer_creators(struct sandbox *sb, int status, const char *body,
                                const struct abx_err *failure, bool is_clean);
 
@@ -92,10 +99,29 @@ void lifecycle_end(struct sandbox *sb, enum sandbox_state from, const char *reas
                    const struct store_answer *answer);
 void lifecycle_finish(struct sandbox *sb);
 
+/* --- lifecycle_pause.c --- */
+void act_drain(struct sandbox *sb, const struct change *c);
+void act_freeze(struct sandbox *sb, const struct change *c);
+void act_save(struct sandbox *sb, const struct change *c);
+void act_stop(struct sandbox *sb, const struct change *c);
+void act_paused(struct sandbox *sb, const struct change *c);
+void act_pause_failed(struct sandbox *sb, const struct change *c);
+void act_thaw(struct sandbox *sb, const struct change *c);
+void act_reopen(struct sandbox *sb, const struct change *c);
+void act_wake(struct sandbox *sb, const struct change *c);
+void act_wake_failed(struct sandbox *sb, const struct change *c);
+void act_resume_row(struct sandbox *sb, const struct change *c);
+void act_resumed(struct sandbox *sb, const struct change *c);
+void act_later(struct sandbox *sb, const struct change *c);
+/* Its processes are gone, its files are there: paused without memory from now on. */
+void lifecycle_demote(struct sandbox *sb);
+
 /* --- lifecycle_request.c --- */
 void act_refuse(struct sandbox *sb, const struct change *c);
 void act_extend(struct sandbox *sb, const struct change *c);
 void act_configure(struct sandbox *sb, const struct change *c);
+void act_wait(struct sandbox *sb, const struct change *c);
+void operation_free(struct operation *op);
 /* Answers the request that is under way, if any. */
 void operation_end(struct sandbox *sb, int status, const struct abx_err *failure);
 /* The next ones, as far as the state lets them. */

@@ -12,7 +12,7 @@ static const struct change no_change;
 
 /* --- the queue ---------------------------------------------------------------------------------- */
 
-static void operation_free(struct operation *op)
+void operation_free(struct operation *op)
 {
     json_decref(op->request.config);
     free(op);
@@ -33,6 +33,9 @@ void lifecycle_go_on(struct sandbox *sb)
     while (!sb->operation && sb->waiting) {
         struct operation *op = sb->waiting;
 
+        if (machine_cell(sb->state, op->request.what)->action == ACT_WAIT)
+            return;
+
         sb->waiting = op->next;
         sb->n_waiting--;
         sb->operation = op;
@@ -44,6 +47,10 @@ void lifecycle_refuse_all(struct sandbox *sb)
 {
     struct abx_err err;
 
+    if (sb->operation) { /* under way: it may have had an effect, of which nothing is left */
+        (void)err_reason(&err, ABX_REASON_CONFLICT, "Sandbox \"%s\" was killed meanwhile", sb->id);
+        operation_end(sb, 0, &err);
+    }
     (void)err_set(&err, ABX_NOT_FOUND,
                   "Sandbox \"%s\" doesn't exist or you don't have access to it", sb->id);
     while (sb->operation || sb->waiting) {
@@ -85,11 +92,29 @@ int lifecycle_request(struct lifecycle *l, const char *id, const struct sandbox_
 
 /* --- refusals ----------------------------------------------------------------------------------- */
 
+/* Never: the queue asks the table first. */
+void act_wait(struct sandbox *sb, const struct change *c)
+{
+    struct abx_err err;
+
+    (void)c;
+    (void)err_set(&err, ABX_INTERNAL, "a request came out of turn");
+    operation_end(sb, 0, &err);
+}
+
 void act_refuse(struct sandbox *sb, const struct change *c)
 {
     struct abx_err err;
 
-    if (c->http == 409)
+    if (c->event == EV_PAUSE && c->http == 409)
+        (void)err_reason(&err, ABX_REASON_CONFLICT,
+                         "Error pausing sandbox - sandbox '%s' is already paused", sb->id);
+    else if (c->event == EV_RESUME && c->http == 409)
+        (void)err_reason(&err, ABX_REASON_CONFLICT, "Sandbox %s is already running", sb->id);
+    else if (sb->state == SANDBOX_PAUSED)
+        (void)err_set(&err, ABX_NOT_FOUND,
+                      "Sandbox \"%s\" is paused: its time begins when it is resumed", sb->id);
+    else if (c->http == 409)
         (void)err_reason(&err, ABX_REASON_CONFLICT, "Sandbox \"%s\" is being killed", sb->id);
     else
         (void)err_set(&err, ABX_NOT_FOUND,

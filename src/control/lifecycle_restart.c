@@ -18,11 +18,12 @@ struct compare {
     struct lifecycle *l;
     unsigned generation;
     unsigned tries;
+    bool is_whole; /* stopped ones are among them */
     char after[SANDBOX_ID_SIZE];
 };
 
-static void on_listed(void *user, const char *const *ids, size_t n, bool has_more,
-                      const struct abx_err *failure);
+static void on_listed(void *user, const struct driver_sandbox *list, size_t n, bool has_more,
+                      bool is_whole, const struct abx_err *failure);
 
 static void on_stranger_killed(void *user, bool existed, const struct abx_err *failure)
 {
@@ -52,6 +53,56 @@ static void compare_next(struct compare *c)
         free(c);
 }
 
+static void on_brought_back(void *user, uint32_t us, const struct abx_err *failure)
+{
+    (void)user;
+    (void)us;
+    if (failure) /* the next comparison tries again */
+        log_err("a paused sandbox could not be brought back to its state", failure);
+}
+
+/* A crash cut off a resume, or the end of a pause: the row decides. */
+static void judge_paused(struct sandbox *sb, bool is_seen, bool is_whole)
+{
+    struct driver *d = sb->lifecycle->opts.driver;
+    struct abx_err err;
+    int r = 0;
+
+    if (!is_seen) {
+        if (is_whole)
+            lifecycle_fire(sb, EV_DIED, &(struct change){ .reason = "lost" });
+        return;
+    }
+    switch (sb->there) {
+    case DRIVER_RUNS: /* the processes end, if they have to, by the next comparison */
+        r = d->ops->freeze(d, sb->id, !sb->keeps_memory, on_brought_back, NULL, &err);
+        break;
+    case DRIVER_FROZEN:
+        if (!sb->keeps_memory)
+            r = d->ops->stop(d, sb->id, on_brought_back, NULL, &err);
+        break;
+    case DRIVER_STOPPED:
+        if (sb->keeps_memory)
+            lifecycle_demote(sb);
+        break;
+    }
+    if (r < 0)
+        log_err("a paused sandbox could not be brought back to its state", &err);
+}
+
+static void judge(struct sandbox *sb, bool is_seen, bool is_whole)
+{
+    if (sb->state == SANDBOX_PAUSED)
+        judge_paused(sb, is_seen, is_whole);
+    else if (!is_seen)
+        lifecycle_fire(sb, EV_DIED, &(struct change){ .reason = "lost" });
+    else if (sb->there ==
+             DRIVER_STOPPED) /* it ran when the machine stopped; what is left goes too */
+        lifecycle_fire(sb, EV_KILL, &(struct change){ .reason = "lost" });
+    else if (sb->there == DRIVER_FROZEN)
+        lifecycle_fire(sb, EV_FROZEN, &no_change);
+}
+
 static void compare_end(struct compare *c)
 {
     struct sandbox *sb = c->l->first;
@@ -59,9 +110,9 @@ static void compare_end(struct compare *c)
     while (sb) {
         struct sandbox *next = sb->next;
 
-        if (sb->state == SANDBOX_RUNNING && sb->generation == c->generation &&
-            sb->seen != c->generation)
-            lifecycle_fire(sb, EV_DIED, &(struct change){ .reason = "lost" });
+        /* A change of state since the comparison began has reset its generation. */
+        if (sb->generation == c->generation)
+            judge(sb, sb->seen == c->generation, c->is_whole);
         sb = next;
     }
     c->l->compared = c->generation;
@@ -73,8 +124,8 @@ bool lifecycle_is_compared(const struct lifecycle *l)
     return l->generation > 0 && l->compared == l->generation;
 }
 
-static void on_listed(void *user, const char *const *ids, size_t n, bool has_more,
-                      const struct abx_err *failure)
+static void on_listed(void *user, const struct driver_sandbox *list, size_t n, bool has_more,
+                      bool is_whole, const struct abx_err *failure)
 {
     struct compare *c = user;
 
@@ -83,19 +134,22 @@ static void on_listed(void *user, const char *const *ids, size_t n, bool has_mor
         return;
     }
     for (size_t i = 0; i < n; i++) {
-        struct sandbox *sb = lifecycle_find(c->l, ids[i]);
+        struct sandbox *sb = lifecycle_find(c->l, list[i].id);
 
-        if (sb)
+        if (sb) {
             sb->seen = c->generation;
-        else
-            kill_stranger(c->l, ids[i]);
+            sb->there = list[i].state;
+        } else {
+            kill_stranger(c->l, list[i].id);
+        }
     }
+    c->is_whole &= is_whole;
     if (!has_more || n == 0) {
         compare_end(c);
         return;
     }
     c->tries = 0;
-    (void)snprintf(c->after, sizeof c->after, "%s", ids[n - 1]);
+    (void)snprintf(c->after, sizeof c->after, "%s", list[n - 1].id);
     compare_next(c);
 }
 
@@ -109,7 +163,7 @@ void lifecycle_driver_up(struct lifecycle *l)
         struct sandbox *next = sb->next;
 
         /* Only what the driver must know by now: later ones may miss the list rightly. */
-        if (sb->state == SANDBOX_RUNNING)
+        if (machine_state(sb->state)->exit == EXIT_REST)
             sb->generation = l->generation;
         lifecycle_fire(sb, EV_RETRY, &no_change);
         sb = next;
@@ -120,6 +174,7 @@ void lifecycle_driver_up(struct lifecycle *l)
     }
     c->l = l;
     c->generation = l->generation;
+    c->is_whole = true;
     compare_next(c);
 }
 
@@ -141,6 +196,8 @@ static void load_row(void *user, const struct store_sandbox *row)
     sb->wants_kill = strcmp(row->state, "creating") != 0;
     if (strcmp(row->state, "running") == 0)
         sb->state = SANDBOX_RUNNING;
+    else if (strcmp(row->state, "paused") == 0)
+        sb->state = SANDBOX_PAUSED;
 }
 
 int lifecycle_load(struct lifecycle *l, struct abx_err *err)
@@ -154,6 +211,8 @@ int lifecycle_load(struct lifecycle *l, struct abx_err *err)
             sb->wants_kill = false;
             (void)uv_timer_start(&sb->timer, lifecycle_on_timer,
                                  (uint64_t)MAX(sb->end_ms - now, INT64_C(0)), 0);
+        } else if (sb->state == SANDBOX_PAUSED) {
+            sb->wants_kill = false;
         } else {
             /* creating: nobody was told of it, a repeated request starts afresh. killing: someone
              * was promised its end. */

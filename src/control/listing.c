@@ -89,7 +89,7 @@ static int parse_metadata(struct list_filter *f, struct slice value, struct abx_
     return 0;
 }
 
-/* States of both kinds of clients; only running ones can be listed yet. */
+/* States of both kinds of clients; sandboxes are running or paused. */
 static int parse_states(struct list_filter *f, struct slice value, struct abx_err *err)
 {
     static const char *const known[] = { "running",  "paused",  "creating", "pausing",
@@ -106,6 +106,7 @@ static int parse_states(struct list_filter *f, struct slice value, struct abx_er
             return err_set(err, ABX_INVALID_ARGUMENT, "Invalid state '%.*s'",
                            (int)MIN(state.n, (size_t)32), (const char *)state.p);
         f->wants_running |= slice_eq_str(state, "running");
+        f->wants_paused |= slice_eq_str(state, "paused");
     }
     return 0;
 }
@@ -221,6 +222,8 @@ int list_filter_parse(struct slice query, bool is_v2, struct list_filter *ret, s
     if (r < 0)
         return err_set(err, ABX_INVALID_ARGUMENT, "the query is not well percent-encoded");
     ret->wants_running |= !has_state;
+    /* The first version lists what runs unless it is asked otherwise (e2b.md 1.5). */
+    ret->wants_paused |= !has_state && is_v2;
     /* After the order, which the token has to agree with. */
     if (has_token && !parse_token(ret, buf_slice(&token)))
         return err_set(err, ABX_INVALID_ARGUMENT, "Invalid next token");
@@ -239,7 +242,9 @@ bool list_filter_matches(const struct list_filter *f, const struct sandbox *sb,
 {
     json_t *metadata = json_object_get(sb->config, "metadata");
 
-    if (!sandbox_is_visible(sb) || !f->wants_running)
+    const char *shown = machine_state(sb->state)->shown;
+
+    if (!shown || !(strcmp(shown, "paused") == 0 ? f->wants_paused : f->wants_running))
         return false;
     if (f->has_started_after && sb->started_ms * NSEC_PER_MSEC < f->started_after_ns)
         return false;

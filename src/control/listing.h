@@ -19,6 +19,7 @@ struct list_filter {
     size_t n_pairs;
     bool is_ascending;
     bool wants_running;
+    bool wants_paused;
     bool has_started_after;
     int64_t started_after_ns;
     char template_text[130]; /* empty = any */

@@ -8,10 +8,17 @@
 
 /* Clients do not know of it: not yet, or not any more. */
 #define UNKNOWN_TO_CLIENTS(state)                                                                  \
+    [EV_PAUSE] = ANSWERS(state, REFUSE, 404), [EV_RESUME] = ANSWERS(state, REFUSE, 404),           \
     [EV_EXTEND] = ANSWERS(state, REFUSE, 404), [EV_NETWORK] = ANSWERS(state, REFUSE, 404),         \
     [EV_REFRESH] = ANSWERS(state, REFUSE, 404)
+/* One request after the other. */
+#define REQUESTS_WAIT(state)                                                                       \
+    [EV_PAUSE] = TO(state, WAIT), [EV_RESUME] = TO(state, WAIT), [EV_CONNECT] = TO(state, WAIT),   \
+    [EV_EXTEND] = TO(state, WAIT), [EV_NETWORK] = TO(state, WAIT), [EV_REFRESH] = TO(state, WAIT)
 /* What means nothing in a state. */
-#define IGNORES(state) [EV_EXPIRED] = TO(state, IGNORE), [EV_TOLD] = TO(state, IGNORE)
+#define IGNORES(state)                                                                             \
+    [EV_EXPIRED] = TO(state, IGNORE), [EV_FROZEN] = TO(state, IGNORE),                             \
+    [EV_HELD] = TO(state, IGNORE), [EV_TOLD] = TO(state, IGNORE)
 #define ENDS [EV_KILL] = ANSWERS(KILLING, KILL, 204), [EV_DIED] = TO(KILLING, DIED)
 
 static const struct machine_cell cells[SANDBOX_STATES_][EV_COUNT_] = {
@@ -46,14 +53,88 @@ static const struct machine_cell cells[SANDBOX_STATES_][EV_COUNT_] = {
         IGNORES(COMMITTING),
     },
     [SANDBOX_RUNNING] = {
+        [EV_PAUSE] = ANSWERS(DRAINING, DRAIN, 204),
+        [EV_RESUME] = ANSWERS(RUNNING, REFUSE, 409),
         [EV_CONNECT] = ANSWERS(RUNNING, EXTEND, 200),
         [EV_EXTEND] = ANSWERS(RUNNING, EXTEND, 204),
         [EV_NETWORK] = ANSWERS(RUNNING, CONFIGURE, 204),
         [EV_REFRESH] = ANSWERS(RUNNING, EXTEND, 204),
         ENDS,
         [EV_EXPIRED] = TO(RUNNING, EXPIRE),
+        [EV_FROZEN] = TO(THAWING, THAW),
+        [EV_HELD] = TO(RUNNING, IGNORE),
         [EV_TOLD] = TO(RUNNING, IGNORE),
         [EV_RETRY] = TO(RUNNING, IGNORE),
+    },
+    [SANDBOX_DRAINING] = {
+        REQUESTS_WAIT(DRAINING),
+        ENDS,
+        [EV_FROZEN] = TO(DRAINING, IGNORE),
+        [EV_TOLD] = TO(DRAINING, IGNORE),
+        [EV_HELD] = TO(FREEZING, FREEZE),
+        [EV_EXPIRED] = TO(FREEZING, FREEZE), /* the time for gateways is over */
+        [EV_RETRY] = TO(DRAINING, IGNORE),
+    },
+    [SANDBOX_FREEZING] = {
+        [EV_DONE] = TO(SAVING, SAVE),
+        [EV_FAILED] = TO(THAWING, PAUSE_FAILED),
+        REQUESTS_WAIT(FREEZING),
+        ENDS,
+        IGNORES(FREEZING),
+        [EV_RETRY] = TO(FREEZING, IGNORE),
+    },
+    [SANDBOX_SAVING] = {
+        [EV_DONE] = TO(STOPPING, STOP),
+        [EV_FAILED] = TO(THAWING, PAUSE_FAILED),
+        REQUESTS_WAIT(SAVING),
+        ENDS,
+        IGNORES(SAVING),
+        [EV_RETRY] = TO(SAVING, IGNORE),
+    },
+    [SANDBOX_STOPPING] = {
+        [EV_DONE] = TO(PAUSED, PAUSED),
+        [EV_FAILED] = TO(STOPPING, LATER),
+        REQUESTS_WAIT(STOPPING),
+        ENDS,
+        IGNORES(STOPPING),
+        [EV_RETRY] = TO(STOPPING, STOP),
+    },
+    [SANDBOX_PAUSED] = {
+        [EV_PAUSE] = ANSWERS(PAUSED, REFUSE, 409),
+        [EV_RESUME] = ANSWERS(WAKING, WAKE, 201),
+        [EV_CONNECT] = ANSWERS(WAKING, WAKE, 201),
+        [EV_EXTEND] = ANSWERS(PAUSED, REFUSE, 404),
+        [EV_NETWORK] = ANSWERS(PAUSED, CONFIGURE, 204),
+        [EV_REFRESH] = ANSWERS(PAUSED, REFUSE, 404),
+        ENDS,
+        IGNORES(PAUSED),
+        [EV_RETRY] = TO(PAUSED, IGNORE),
+    },
+    [SANDBOX_WAKING] = {
+        [EV_DONE] = TO(RESUMING, RESUME_ROW),
+        [EV_FAILED] = TO(PAUSED, WAKE_FAILED),
+        REQUESTS_WAIT(WAKING),
+        [EV_KILL] = ANSWERS(KILLING, KILL_STARTING, 204),
+        [EV_DIED] = TO(KILLING, DIED),
+        IGNORES(WAKING),
+        [EV_RETRY] = TO(WAKING, IGNORE),
+    },
+    [SANDBOX_RESUMING] = {
+        [EV_DONE] = TO(RUNNING, RESUMED),
+        /* It runs; a row that still says `paused` would bring it back to that after a crash. */
+        [EV_FAILED] = TO(RUNNING, RESUMED),
+        REQUESTS_WAIT(RESUMING),
+        ENDS,
+        IGNORES(RESUMING),
+        [EV_RETRY] = TO(RESUMING, IGNORE),
+    },
+    [SANDBOX_THAWING] = {
+        [EV_DONE] = TO(RUNNING, REOPEN),
+        [EV_FAILED] = TO(THAWING, LATER),
+        REQUESTS_WAIT(THAWING),
+        ENDS,
+        IGNORES(THAWING),
+        [EV_RETRY] = TO(THAWING, THAW),
     },
     [SANDBOX_KILLING] = {
         [EV_DONE] = TO(KILLING, KILLED),
@@ -63,6 +144,8 @@ static const struct machine_cell cells[SANDBOX_STATES_][EV_COUNT_] = {
         [EV_KILL] = ANSWERS(KILLING, IGNORE, 204), /* 404 for all but the first, at the end */
         [EV_DIED] = TO(KILLING, IGNORE),
         [EV_EXPIRED] = TO(KILLING, IGNORE),
+        [EV_FROZEN] = TO(KILLING, IGNORE),
+        [EV_HELD] = TO(KILLING, IGNORE),
         [EV_TOLD] = TO(KILLING, TOLD),
         [EV_RETRY] = TO(KILLING, KILL_AGAIN),
         [EV_START_ENDED] = TO(KILLING, START_ENDED),
@@ -85,6 +168,14 @@ static const struct machine_state states[SANDBOX_STATES_] = {
     [SANDBOX_STARTING] = { "starting", "creating", NULL, true, EXIT_CALL },
     [SANDBOX_COMMITTING] = { "committing", "creating", NULL, true, EXIT_CALL },
     [SANDBOX_RUNNING] = { "running", "running", "running", true, EXIT_REST },
+    [SANDBOX_DRAINING] = { "draining", "running", "running", true, EXIT_TIMER },
+    [SANDBOX_FREEZING] = { "freezing", "running", "running", true, EXIT_CALL },
+    [SANDBOX_SAVING] = { "saving", "running", "running", true, EXIT_CALL },
+    [SANDBOX_STOPPING] = { "stopping", "paused", "paused", true, EXIT_TIMER },
+    [SANDBOX_PAUSED] = { "paused", "paused", "paused", false, EXIT_REST },
+    [SANDBOX_WAKING] = { "waking", "paused", "paused", true, EXIT_CALL },
+    [SANDBOX_RESUMING] = { "resuming", "paused", "paused", true, EXIT_CALL },
+    [SANDBOX_THAWING] = { "thawing", "running", "running", true, EXIT_TIMER },
     [SANDBOX_KILLING] = { "killing", "killing", NULL, false, EXIT_TIMER },
     [SANDBOX_REMOVING] = { "removing", "killing", NULL, false, EXIT_TIMER },
     [SANDBOX_GONE] = { "gone", NULL, NULL, false, EXIT_END },

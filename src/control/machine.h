@@ -1,10 +1,11 @@
 /* machine.h - the life of a sandbox as a table: state x event -> next state, action, HTTP answer.
  *
  * Pure: no I/O, no memory. lifecycle.c moves a sandbox along it; the actions are in lifecycle_create.c,
- * lifecycle_end.c and lifecycle_request.c. Facts about answers: e2b.md 1.4.
+ * lifecycle_end.c, lifecycle_pause.c and lifecycle_request.c. Facts about answers: e2b.md 1.4.
  *
  * Rules that the unit test holds for every cell: a kill is possible in each state and leads to its end;
- * each state but the one at rest has a call under way with a deadline, or a timer.
+ * each state but the two at rest has a call under way with a deadline, or a timer; a request that comes
+ * while something is under way waits for its turn.
  */
 #pragma once
 
@@ -15,6 +16,14 @@ enum sandbox_state {
     SANDBOX_STARTING,   /* creating: the driver is at work */
     SANDBOX_COMMITTING, /* creating: the row is becoming `running` */
     SANDBOX_RUNNING,
+    SANDBOX_DRAINING, /* pausing: gateways hold new requests and end what is in flight */
+    SANDBOX_FREEZING, /* pausing: the driver freezes */
+    SANDBOX_SAVING,   /* pausing: the row is becoming `paused`; from then on it is */
+    SANDBOX_STOPPING, /* pausing: without memory the driver ends the processes now */
+    SANDBOX_PAUSED,
+    SANDBOX_WAKING,   /* resuming: the driver thaws, or starts anew with the kept files */
+    SANDBOX_RESUMING, /* resuming: the row is becoming `running` */
+    SANDBOX_THAWING,  /* a pause failed: back to running */
     SANDBOX_KILLING,  /* the driver kills, gateways drop it */
     SANDBOX_REMOVING, /* nothing of it is left but the row */
     SANDBOX_GONE,     /* out of the table */
@@ -25,6 +34,8 @@ enum lifecycle_event {
     EV_DONE,   /* the state's own call succeeded */
     EV_FAILED, /* it failed */
     /* Requests, one at a time for each sandbox. */
+    EV_PAUSE,
+    EV_RESUME,
     EV_CONNECT,
     EV_EXTEND,  /* sets the time of its end */
     EV_NETWORK, /* sets what it may reach */
@@ -33,6 +44,8 @@ enum lifecycle_event {
     EV_KILL,
     EV_DIED,    /* it ended by itself */
     EV_EXPIRED, /* its time is over */
+    EV_FROZEN,  /* the driver has it frozen although it should run: what a crash left */
+    EV_HELD,    /* every gateway holds its requests */
     EV_TOLD,    /* every gateway has dropped it */
     EV_RETRY,   /* the driver is back, or it is time to try again */
     /* Of killing. */
@@ -43,6 +56,7 @@ enum lifecycle_event {
 
 enum lifecycle_action {
     ACT_IGNORE,
+    ACT_WAIT,   /* a request: its turn comes later */
     ACT_REFUSE, /* a request: answered at once with the cell's status */
     ACT_START,
     ACT_COMMIT,
@@ -56,7 +70,20 @@ enum lifecycle_action {
     ACT_DIED_EARLY,
     ACT_EXTEND,
     ACT_CONFIGURE,
-    ACT_EXPIRE,
+    ACT_EXPIRE, /* a kill, or a pause where the sandbox asks for it */
+    ACT_DRAIN,
+    ACT_FREEZE,
+    ACT_SAVE,
+    ACT_STOP,
+    ACT_PAUSED,
+    ACT_PAUSE_FAILED, /* answers, then thaws */
+    ACT_THAW,
+    ACT_REOPEN, /* runs as before */
+    ACT_WAKE,
+    ACT_WAKE_FAILED,
+    ACT_RESUME_ROW,
+    ACT_RESUMED,
+    ACT_LATER, /* tries again by timer */
     ACT_KILLED,
     ACT_KILL_FAILED,
     ACT_KILL_AGAIN,

@@ -1,9 +1,19 @@
 /* render.c - see render.h. */
 #include "control/render.h"
 
+#include <string.h>
+
 #include "base/str.h"
 #include "e2b/guest_abi.h"
 #include "e2b/tokens.h"
+
+/* The answer to a create is written before it becomes true. */
+static const char *shown_state(const struct sandbox *sb)
+{
+    const char *shown = machine_state(sb->state)->shown;
+
+    return shown ? shown : "running";
+}
 
 /* What all three forms have. */
 static json_t *render_common(const struct render_context *c, const struct sandbox *sb)
@@ -14,10 +24,10 @@ static json_t *render_common(const struct render_context *c, const struct sandbo
     time_format_rfc3339(sb->end_ms, end);
     return json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:O*}", "templateID",
                      sb->template_id, "sandboxID", sb->id, "clientID", c->client_id, "alias",
-                     sb->alias, "envdVersion", E2B_ENVD_VERSION, "state", "running", "startedAt",
-                     started, "endAt", end, "cpuCount", (json_int_t)sb->cpu_count, "memoryMB",
-                     (json_int_t)sb->memory_mb, "diskSizeMB", (json_int_t)sb->disk_mb, "metadata",
-                     json_object_get(sb->config, "metadata"));
+                     sb->alias, "envdVersion", E2B_ENVD_VERSION, "state", shown_state(sb),
+                     "startedAt", started, "endAt", end, "cpuCount", (json_int_t)sb->cpu_count,
+                     "memoryMB", (json_int_t)sb->memory_mb, "diskSizeMB", (json_int_t)sb->disk_mb,
+                     "metadata", json_object_get(sb->config, "metadata"));
 }
 
 /* How to reach it, and with which tokens. */
@@ -64,6 +74,9 @@ json_t *render_detail(const struct render_context *c, const struct sandbox *sb)
     }
     if (r == 0)
         r = json_object_set(j, "allowInternetAccess", internet ? internet : json_null());
+    if (r == 0 && strcmp(shown_state(sb), "paused") == 0)
+        r = json_object_set_new(j, "pauseMode",
+                                json_string(sb->keeps_memory ? "full" : "filesystem"));
     if (r == 0)
         return j;
     json_decref(j);

@@ -114,6 +114,19 @@ bool sandbox_is_visible(const struct sandbox *sb)
     return machine_state(sb->state)->shown != NULL;
 }
 
+bool sandbox_pauses_itself(const struct sandbox *sb)
+{
+    const char *on_timeout =
+        json_string_value(json_object_get(json_object_get(sb->config, "lifecycle"), "onTimeout"));
+
+    return on_timeout && strcmp(on_timeout, "pause") == 0;
+}
+
+bool sandbox_wakes_itself(const struct sandbox *sb)
+{
+    return json_is_true(json_object_get(json_object_get(sb->config, "lifecycle"), "autoResume"));
+}
+
 size_t lifecycle_count_active(const struct lifecycle *l, const char *team,
                               const struct sandbox *before)
 {
@@ -149,9 +162,10 @@ static void on_timer_closed(uv_handle_t *h)
         struct operation *op = sb->waiting;
 
         sb->waiting = op->next;
-        free(op);
+        operation_free(op);
     }
-    free(sb->operation);
+    if (sb->operation)
+        operation_free(sb->operation);
     free(sb->config_text);
     free(sb->answer);
     free(sb->data);
@@ -183,9 +197,12 @@ void sandbox_forget_envs(struct sandbox *sb)
 {
     if (sb->env_text)
         explicit_bzero(sb->env_text, sb->env_size);
+    if (sb->env_json)
+        explicit_bzero(sb->env_json, strlen(sb->env_json));
     free(sb->env_text);
+    free(sb->env_json);
     free(sb->envs);
-    sb->env_text = NULL;
+    sb->env_text = sb->env_json = NULL;
     sb->envs = NULL;
     sb->n_envs = 0;
 }
@@ -223,6 +240,53 @@ int sandbox_keep_envs(struct sandbox *sb, const struct driver_env *envs, size_t 
     return 0;
 }
 
+/* As it is kept in the row: a JSON object, nothing when there are none. */
+static int write_envs(struct sandbox *sb, struct abx_err *err)
+{
+    json_t *j;
+
+    if (sb->n_envs == 0)
+        return 0;
+    j = json_object();
+    for (size_t i = 0; j && i < sb->n_envs; i++)
+        if (json_object_set_new(j, sb->envs[i].name, json_string(sb->envs[i].value)) < 0) {
+            json_decref(j);
+            j = NULL;
+        }
+    sb->env_json = j ? json_dumps(j, JSON_COMPACT) : NULL;
+    json_decref(j);
+    return sb->env_json ? 0 : err_oom(err);
+}
+
+static int read_envs(struct sandbox *sb, const char *text, struct abx_err *err)
+{
+    _cleanup_(freep) struct driver_env *envs = NULL;
+    json_t *j, *value;
+    const char *name;
+    size_t n = 0;
+    int r = 0;
+
+    if (!text || text[0] == '\0')
+        return 0;
+    j = json_loads(text, 0, NULL);
+    envs = calloc(json_object_size(j) + 1, sizeof(*envs));
+    if (!json_is_object(j) || !envs)
+        r = err_set(err, ABX_DATA_LOSS, "the environment of sandbox '%s' is damaged", sb->id);
+    json_object_foreach(j, name, value)
+    {
+        if (r < 0)
+            break;
+        envs[n].name = name;
+        envs[n].value = json_string_value(value);
+        if (!envs[n++].value)
+            r = err_set(err, ABX_DATA_LOSS, "the environment of sandbox '%s' is damaged", sb->id);
+    }
+    if (r == 0)
+        r = sandbox_keep_envs(sb, envs, n, err);
+    json_decref(j);
+    return r;
+}
+
 static bool copy(char *to, size_t size, const char *from)
 {
     return snprintf(to, size, "%s", from ? from : "") < (int)size;
@@ -250,7 +314,9 @@ int sandbox_from_spec(struct sandbox *sb, const struct sandbox_spec *spec, struc
     sb->memory_mb = spec->memory_mb;
     sb->disk_mb = spec->disk_mb;
     r = sandbox_set_config(sb, spec->config, err);
-    return r < 0 ? r : sandbox_keep_envs(sb, spec->envs, spec->n_envs, err);
+    if (r == 0)
+        r = sandbox_keep_envs(sb, spec->envs, spec->n_envs, err);
+    return r < 0 ? r : write_envs(sb, err);
 }
 
 int sandbox_from_row(struct sandbox *sb, const struct store_sandbox *row, struct abx_err *err)
@@ -280,7 +346,8 @@ int sandbox_from_row(struct sandbox *sb, const struct store_sandbox *row, struct
     }
     r = sandbox_set_config(sb, config, err);
     json_decref(config);
-    return r;
+    sb->keeps_memory = row->pause_mode && strcmp(row->pause_mode, "full") == 0;
+    return r < 0 ? r : read_envs(sb, row->envs, err);
 }
 
 struct store_sandbox sandbox_row(const struct sandbox *sb, const char *state)
@@ -302,6 +369,8 @@ struct store_sandbox sandbox_row(const struct sandbox *sb, const char *state)
         .disk_mb = sb->disk_mb,
         .execution_id = sb->execution_id,
         .config = sb->config_text,
+        .envs = sb->env_json,
+        .pause_mode = sb->keeps_memory ? "full" : "filesystem",
         .idempotency_key = sb->idempotency_key,
     };
 }

@@ -17,6 +17,7 @@
 
 struct gateway {
     struct gateway *next;
+    uint64_t number; /* never used again */
     struct table *table;
     struct ipc_conn *conn; /* NULL once it is closed */
     uv_timer_t timer;      /* the next part of the first copy */
@@ -26,17 +27,25 @@ struct gateway {
     bool is_egress;
 };
 
-/* One removal; freed with its last answer. */
-struct drop {
+/* One removal or hold; freed with its last answer. */
+struct order {
     struct table *table;
+    bool is_hold;
     unsigned n_waiting;
     char id[SANDBOX_ID_SIZE];
 };
 
-/* A removal at one gateway. */
-struct drop_one {
-    struct drop *drop;
+/* The same at one gateway. */
+struct order_one {
+    struct order *order;
     struct ipc_conn *conn; /* to be disconnected when it does not answer */
+};
+
+/* A gateway's wish that a sandbox be woken; it may be gone when that is done. */
+struct wake {
+    struct table *table;
+    uint64_t gateway;
+    uint64_t seq;
 };
 
 struct table {
@@ -47,6 +56,8 @@ struct table {
     struct gateway *gateways;
     size_t n_gateways; /* with egress */
     size_t n_egress;
+    uint64_t last_gateway;
+    size_t max_active; /* of a team, for what is woken */
     char instance[40];
     bool is_closing;
 };
@@ -71,6 +82,14 @@ static void fill_state(const struct sandbox *sb, Abx__Ipc__Entry *e)
         [SANDBOX_STARTING] = ABX__IPC__ENTRY__STATE__CREATING,
         [SANDBOX_COMMITTING] = ABX__IPC__ENTRY__STATE__CREATING,
         [SANDBOX_RUNNING] = ABX__IPC__ENTRY__STATE__RUNNING,
+        [SANDBOX_DRAINING] = ABX__IPC__ENTRY__STATE__PAUSING,
+        [SANDBOX_FREEZING] = ABX__IPC__ENTRY__STATE__PAUSING,
+        [SANDBOX_SAVING] = ABX__IPC__ENTRY__STATE__PAUSING,
+        [SANDBOX_STOPPING] = ABX__IPC__ENTRY__STATE__PAUSING,
+        [SANDBOX_PAUSED] = ABX__IPC__ENTRY__STATE__PAUSED,
+        [SANDBOX_WAKING] = ABX__IPC__ENTRY__STATE__PAUSING,
+        [SANDBOX_RESUMING] = ABX__IPC__ENTRY__STATE__PAUSING,
+        [SANDBOX_THAWING] = ABX__IPC__ENTRY__STATE__PAUSING,
         [SANDBOX_KILLING] = ABX__IPC__ENTRY__STATE__KILLING,
         [SANDBOX_REMOVING] = ABX__IPC__ENTRY__STATE__KILLING,
         [SANDBOX_GONE] = ABX__IPC__ENTRY__STATE__KILLING,
@@ -91,8 +110,7 @@ static void fill_entry(const struct table *table, const struct sandbox *sb, stru
 
     fill_state(sb, e);
     e->team = text(sb->team);
-    e->auto_resume =
-        json_is_true(json_object_get(json_object_get(sb->config, "lifecycle"), "autoResume"));
+    e->auto_resume = sandbox_wakes_itself(sb) && (sb->state != SANDBOX_PAUSED || sb->keeps_memory);
     e->key_id = text(json_string_value(json_object_get(sb->config, "key")));
     e->mask_request_host = text(json_string_value(json_object_get(network, "maskRequestHost")));
     json_array_foreach(ports, i, port)
@@ -229,6 +247,60 @@ static void look_up(struct gateway *g, uint64_t seq, const char *id)
         give_up(g, "lookup", &err);
 }
 
+static struct gateway *gateway_find(const struct table *t, uint64_t number)
+{
+    struct gateway *g = t->gateways;
+
+    while (g && g->number != number)
+        g = g->next;
+    return g;
+}
+
+static void on_woken(void *user, int status, const struct abx_err *failure)
+{
+    struct wake *w = user;
+    struct gateway *g = gateway_find(w->table, w->gateway);
+    Abx__Ipc__WakeReply reply = ABX__IPC__WAKE_REPLY__INIT;
+    Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
+    struct abx_err err = { 0 };
+
+    (void)status;
+    frame.body_case = ABX__IPC__FRAME__BODY_WAKE_REPLY;
+    frame.wake_reply = &reply;
+    if (g && g->conn &&
+        (failure ? ipc_conn_reply_error(g->conn, w->seq, failure, &err)
+                 : ipc_conn_reply(g->conn, w->seq, &frame, &err)) < 0)
+        give_up(g, "wake", &err);
+    free(w);
+}
+
+/* The gateway has seen the credential; whether it may be woken at all is asked here once more. */
+static void wake(struct gateway *g, uint64_t seq, const char *id)
+{
+    struct lifecycle *l = g->table->lifecycle;
+    struct sandbox *sb = lifecycle_find(l, id);
+    struct sandbox_request request = { .what = EV_CONNECT,
+                                       .timeout_ms = TABLE_WAKE_MS,
+                                       .max_active = g->table->max_active };
+    struct wake *w = calloc(1, sizeof(*w));
+    struct abx_err err = { 0 };
+    int r = 0;
+
+    if (!w)
+        r = err_oom(&err);
+    else if (sb && !sandbox_wakes_itself(sb))
+        r = err_set(&err, ABX_NOT_FOUND, "traffic does not wake sandbox '%s'", id);
+    if (r == 0) {
+        *w = (struct wake){ g->table, g->number, seq };
+        r = lifecycle_request(l, id, &request, on_woken, w, &err);
+    }
+    if (r == 0)
+        return;
+    free(w);
+    if (ipc_conn_reply_error(g->conn, seq, &err, NULL) < 0)
+        give_up(g, "wake", &err);
+}
+
 static void on_frame(void *user, struct ipc_conn *c, const Abx__Ipc__Frame *frame, int *fds,
                      size_t n_fds)
 {
@@ -241,6 +313,8 @@ static void on_frame(void *user, struct ipc_conn *c, const Abx__Ipc__Frame *fram
         greet(g, frame->seq);
     } else if (frame->body_case == ABX__IPC__FRAME__BODY_LOOKUP && !g->is_egress) {
         look_up(g, frame->seq, frame->lookup->sandbox_id);
+    } else if (frame->body_case == ABX__IPC__FRAME__BODY_WAKE && !g->is_egress) {
+        wake(g, frame->seq, frame->wake->sandbox_id);
     } else {
         (void)err_set(&err, ABX_PERMISSION_DENIED, "not a message of %s",
                       g->is_egress ? "egress" : "a gateway");
@@ -296,6 +370,7 @@ static void add_peer(struct table *t, int fd, bool is_egress)
         return;
     }
     (void)uv_timer_init(t->loop, &g->timer);
+    g->number = ++t->last_gateway;
     g->next = t->gateways;
     t->gateways = g;
     t->n_gateways++;
@@ -317,7 +392,7 @@ static void on_egress(void *user, int fd, const struct ucred *peer)
 /* --- public ------------------------------------------------------------------------------------ */
 
 int table_new(uv_loop_t *loop, const char *instance, struct lifecycle *lifecycle,
-              const uint8_t *seed, struct table **ret, struct abx_err *err)
+              const uint8_t *seed, size_t max_active, struct table **ret, struct abx_err *err)
 {
     struct table *t = calloc(1, sizeof(*t));
 
@@ -326,6 +401,7 @@ int table_new(uv_loop_t *loop, const char *instance, struct lifecycle *lifecycle
     t->loop = loop;
     t->lifecycle = lifecycle;
     t->seed = seed;
+    t->max_active = max_active;
     (void)snprintf(t->instance, sizeof t->instance, "%s", instance);
     *ret = t;
     return 0;
@@ -428,77 +504,102 @@ void table_confirm(struct table *t, const struct sandbox *sb, void (*done)(void 
     confirmation_end(x);
 }
 
-static void drop_done(struct drop *d)
+static void order_done(struct order *o)
 {
-    if (--d->n_waiting > 0)
+    if (--o->n_waiting > 0)
         return;
-    lifecycle_told(d->table->lifecycle, d->id);
-    free(d);
+    if (o->is_hold)
+        lifecycle_held(o->table->lifecycle, o->id);
+    else
+        lifecycle_told(o->table->lifecycle, o->id);
+    free(o);
 }
 
-static void on_dropped(void *user, const struct abx_err *failure, const Abx__Ipc__Frame *reply,
+static void on_ordered(void *user, const struct abx_err *failure, const Abx__Ipc__Frame *reply,
                        int *fds, size_t n_fds)
 {
-    struct drop_one *one = user;
+    struct order_one *one = user;
 
     (void)reply;
     (void)fds;
     (void)n_fds;
     if (failure && failure->code == ABX_DEADLINE_EXCEEDED) {
-        log_warn("gateway does not drop a sandbox in time: disconnected", "id", one->drop->id,
+        log_warn("gateway does not let go of a sandbox in time: disconnected", "id", one->order->id,
                  NULL);
         ipc_conn_close(one->conn);
     }
-    drop_done(one->drop);
+    order_done(one->order);
     free(one);
 }
 
-static bool drop_at(struct drop *d, struct gateway *g)
+static bool order_at(struct order *o, struct gateway *g)
 {
     Abx__Ipc__Remove remove = ABX__IPC__REMOVE__INIT;
+    Abx__Ipc__Hold hold = ABX__IPC__HOLD__INIT;
     Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
-    struct drop_one *one = malloc(sizeof(*one));
+    struct order_one *one = malloc(sizeof(*one));
     struct abx_err err = { 0 };
 
-    remove.sandbox_id = d->id;
-    frame.body_case = ABX__IPC__FRAME__BODY_REMOVE;
-    frame.remove = &remove;
+    if (o->is_hold) {
+        hold.sandbox_id = o->id;
+        hold.drain_ms = TABLE_DRAIN_MS;
+        frame.body_case = ABX__IPC__FRAME__BODY_HOLD;
+        frame.hold = &hold;
+    } else {
+        remove.sandbox_id = o->id;
+        frame.body_case = ABX__IPC__FRAME__BODY_REMOVE;
+        frame.remove = &remove;
+    }
     if (one) {
-        *one = (struct drop_one){ d, g->conn };
-        if (ipc_conn_request(g->conn, &frame, TABLE_DROP_MS, on_dropped, one, &err) == 0)
+        *one = (struct order_one){ o, g->conn };
+        if (ipc_conn_request(g->conn, &frame, o->is_hold ? TABLE_HOLD_MS : TABLE_DROP_MS,
+                             on_ordered, one, &err) == 0)
             return true;
     } else {
         (void)err_oom(&err);
     }
-    give_up(g, "remove", &err);
+    give_up(g, "order", &err);
     free(one);
+    return false;
+}
+
+static bool order_all(struct table *t, const char *id, bool is_hold)
+{
+    struct order *o = NULL;
+
+    for (struct gateway *g = t->gateways; g; g = g->next) {
+        if (is_hold && g->is_egress) /* what a frozen sandbox has open outside stays open */
+            continue;
+        if (!o) {
+            o = calloc(1, sizeof(*o));
+            if (!o) {
+                struct abx_err err;
+
+                (void)err_oom(&err);
+                give_up(g, "order", &err);
+                continue;
+            }
+            o->table = t;
+            o->is_hold = is_hold;
+            (void)snprintf(o->id, sizeof o->id, "%s", id);
+        }
+        if (order_at(o, g))
+            o->n_waiting++;
+    }
+    if (o && o->n_waiting > 0)
+        return true;
+    free(o);
     return false;
 }
 
 bool table_drop(struct table *t, const char *id)
 {
-    struct drop *d = NULL;
+    return order_all(t, id, false);
+}
 
-    for (struct gateway *g = t->gateways; g; g = g->next) {
-        if (!d) {
-            d = calloc(1, sizeof(*d));
-            if (!d) {
-                struct abx_err err;
-
-                (void)err_oom(&err);
-                give_up(g, "remove", &err);
-                continue;
-            }
-            d->table = t;
-            (void)snprintf(d->id, sizeof d->id, "%s", id);
-        }
-        if (drop_at(d, g))
-            d->n_waiting++;
-    }
-    if (d && d->n_waiting > 0)
-        return true;
-    free(d);
-    return false;
+bool table_hold(struct table *t, const char *id)
+{
+    return order_all(t, id, true);
 }
 
 size_t table_gateways(const struct table *t)

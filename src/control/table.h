@@ -2,6 +2,8 @@
  * TableSynced, then each change; it may ask for an id that it lacks. Egress has one, too, with what the sandboxes
  * may reach instead of their tokens; what is said of gateways below holds for it.
  *
+ * A hold works the same way. A gateway that may can wake a paused sandbox (Wake).
+ *
  * A removal is done when every gateway has closed the sandbox's sockets and said so, has gone away,
  * or let TABLE_DROP_MS pass: then it is disconnected, so that it starts over with a fresh table.
  */
@@ -12,12 +14,16 @@
 #include "control/lifecycle.h"
 
 #define TABLE_DROP_MS 2000
+/* Of a pause: what unary requests in flight get, and after how long a gateway is disconnected. */
+#define TABLE_DRAIN_MS 2000
+#define TABLE_HOLD_MS 4000
+#define TABLE_WAKE_MS 300000 /* how long a sandbox lives that traffic woke (e2b.md 1.4) */
 
 struct table;
 
 /* `lifecycle` and `seed` are borrowed for good. */
 int table_new(uv_loop_t *loop, const char *instance, struct lifecycle *lifecycle,
-              const uint8_t *seed, struct table **ret, struct abx_err *err);
+              const uint8_t *seed, size_t max_active, struct table **ret, struct abx_err *err);
 enum table_kind { TABLE_FOR_GATEWAYS, TABLE_FOR_EGRESS, TABLE_KINDS_ };
 
 /* Once for each kind. Accepts peers from the listening SEQPACKET socket `fd` (owned) with one of the uids. */
@@ -34,4 +40,6 @@ void table_put(struct table *t, const struct sandbox *sb);
 void table_confirm(struct table *t, const struct sandbox *sb, void (*done)(void *user), void *user);
 /* Tells all to drop it; lifecycle_told follows. False: there is no gateway. */
 bool table_drop(struct table *t, const char *id);
+/* Tells all to hold its requests; lifecycle_held follows. False: there is no gateway. */
+bool table_hold(struct table *t, const char *id);
 size_t table_gateways(const struct table *t);

@@ -2,7 +2,8 @@
  *
  * A sandbox is adopted when its record says `running` and, with the pidfd opened first, its pid
  * still is the process of then (start time, same boot), in its cgroup, in its network namespace.
- * Everything else that has a record is removed. Records of a pool's sandboxes bear no id.
+ * Everything else that has a record is removed, but what is saved (saved.h) keeps its upper. Records of a
+ * pool's sandboxes bear no id.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -91,7 +92,9 @@ int adopt_scan(struct engine *e, struct abx_err *err)
 {
     struct scan s = { e, err };
 
-    return record_each(e->records_fd, scan_one, &s, err);
+    int r = record_each(e->records_fd, scan_one, &s, err);
+
+    return r < 0 ? r : saved_scan(e, err);
 }
 
 /* At this point no slot was prepared yet: SANDBOX_PREPARED marks what is to go. */
@@ -108,7 +111,10 @@ static void finish_one(void *user, struct sandbox *sb)
     }
     if (r < 0)
         log_err("a sandbox could not be adopted", &err);
-    if (r < 0 || sb->state == SANDBOX_PREPARED || (sb->state == SANDBOX_READY && !warm_put(e, sb)))
+    if (sb->keeps_upper)
+        sandbox_remove_keeping(e, sb);
+    else if (r < 0 || sb->state == SANDBOX_PREPARED ||
+             (sb->state == SANDBOX_READY && !warm_put(e, sb)))
         sandbox_remove(e, sb, 0, 0);
 }
 

@@ -110,11 +110,19 @@ static void on_removed(void *user, const struct abx_err *failure)
 
 static void remove_by_name(struct audit *a, const char *name)
 {
-    struct sandbox *sb;
+    struct sandbox *sb = table_find(a->engine->table, name);
     struct abx_err err;
 
+    /* Groups of a stopped one, of its first life. */
+    if (sb && sb->state == SANDBOX_STOPPED) {
+        sb->keeps_upper = true;
+        a->pending++;
+        sandbox_add_waiter(sb, (struct waiter){ .done = on_removed, .user = a });
+        sandbox_remove_keeping(a->engine, sb);
+        return;
+    }
     /* A group and an upper of one name are one sandbox's. */
-    if (!record_name_is_valid(name) || table_find(a->engine->table, name))
+    if (!record_name_is_valid(name) || sb)
         return;
     if (table_add(a->engine->table, name, &sb, &err) < 0) {
         log_err("audit", &err);

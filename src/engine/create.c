@@ -225,10 +225,11 @@ static void on_created(void *user, const struct job_result *r, int *fds, size_t 
     if (code < 0) {
         if (c->sb->state == SANDBOX_STARTING)
             c->sb->state = SANDBOX_RUNNING; /* nobody is at it any more */
-        sandbox_remove(e, c->sb, 0, 0);
+        sandbox_remove_keeping(e, c->sb);
         fail(c, &err);
         return;
     }
+    c->sb->is_saved = c->sb->keeps_upper = false;
     answer(c, r);
     creation_free(c);
     slots_refill(e);
@@ -240,6 +241,7 @@ static void fill_job(struct creation *c, struct job *j)
     const struct sandbox *sb = c->sb;
 
     j->kind = JOB_CREATE;
+    j->keeps_upper = c->is_resume;
     j->create.must_resize = memcmp(&sb->record.limits, &c->limits, sizeof c->limits) != 0;
     j->record = sb->record;
     j->record.limits = c->limits;
@@ -278,7 +280,7 @@ void creation_start(struct creation *c, struct sandbox *sb)
 
     c->sb = sb;
     c->slot_ns = time_mono_ns();
-    if (!c->warm)
+    if (!c->warm && !c->is_resume)
         r = table_set_id(e->table, sb, c->sandbox_id, &err);
     if (r == 0) {
         c->sent_ns = time_mono_ns();
@@ -287,7 +289,7 @@ void creation_start(struct creation *c, struct sandbox *sb)
     if (r < 0) {
         if (c->warm)
             c->warm->n_coming--;
-        sandbox_remove(e, sb, 0, 0);
+        sandbox_remove_keeping(e, sb);
         fail(c, &err);
         return;
     }
@@ -326,11 +328,79 @@ static bool is_waiting(const struct engine *e, const char *sandbox_id)
     return false;
 }
 
+/* --- a stopped one starts again ------------------------------------------------------------------ */
+
+static void on_prepared(void *user, const struct job_result *r, int *fds, size_t n_fds)
+{
+    struct creation *c = user;
+    struct sandbox *sb = c->sb;
+    struct abx_err err = r->err;
+
+    sb->state = SANDBOX_PREPARED;
+    sb->must_sweep = r->is_cut_off;
+    if (err.code == 0 && !slot_take_fds(c->engine, sb, r, fds, n_fds))
+        (void)err_set(&err, ABX_INTERNAL, "the worker sent no descriptors");
+    if (err.code == 0 && sb->kill_wanted)
+        (void)err_set(&err, ABX_ABORTED, "killed while it was resumed");
+    if (err.code == 0) {
+        creation_start(c, sb);
+        return;
+    }
+    sandbox_remove_keeping(c->engine, sb);
+    fail(c, &err);
+}
+
+static int resume_begin(struct creation *c, struct abx_err *err);
+
+/* Its processes have ended by now. */
+static void on_stopped(void *user, const struct abx_err *failure)
+{
+    struct creation *c = user;
+    struct abx_err err = { 0 };
+
+    if (failure)
+        fail(c, failure);
+    else if (resume_begin(c, &err) < 0)
+        fail(c, &err);
+}
+
+/* The upper is what it was, all else is made anew; whatever fails, the upper stays unless it is killed. */
+static int resume_begin(struct creation *c, struct abx_err *err)
+{
+    struct engine *e = c->engine;
+    struct sandbox *sb = table_find_id(e->table, c->sandbox_id);
+    struct job j = { .kind = JOB_PREPARE, .keeps_upper = true };
+    int r;
+
+    if (!sb)
+        return err_set(err, ABX_DATA_LOSS, "nothing is left of sandbox '%s'", c->sandbox_id);
+    if (sb->state == SANDBOX_REMOVING && sb->keeps_upper) {
+        sandbox_add_waiter(sb, (struct waiter){ .done = on_stopped, .user = c });
+        return 0;
+    }
+    if (sb->state != SANDBOX_STOPPED)
+        return err_reason(err, ABX_REASON_CONFLICT, "sandbox '%s' is not stopped", c->sandbox_id);
+    sb->record.limits = c->limits;
+    j.record = sb->record;
+    r = crew_submit(e->crew, WORKER_PREPARE, &j, NULL, 0, on_prepared, c, err);
+    if (r < 0)
+        return r;
+    c->sb = sb;
+    sb->state = SANDBOX_STARTING;
+    sb->keeps_upper = true;
+    return 0;
+}
+
 void creation_begin(struct creation *c)
 {
     struct engine *e = c->engine;
     struct abx_err err = { 0 };
 
+    if (c->is_resume && !e->is_stopping) {
+        if (check_room(e, &err) < 0 || resume_begin(c, &err) < 0)
+            fail(c, &err);
+        return;
+    }
     if (e->is_stopping)
         (void)err_reason(&err, ABX_REASON_BUSY, "the engine is stopping");
     else if (table_find_id(e->table, c->sandbox_id) || is_waiting(e, c->sandbox_id))

@@ -191,14 +191,14 @@ static int each_entry(int dirfd, int (*fn)(void *user, const char *name), void *
 
 static int stop_at_content(void *user, const char *name)
 {
-    static const char *const mine[] = { "lock", "fs", "uppers", "trash", "disk.img.new" };
+    static const char *const mine[] = { "lock", "fs", "uppers", "trash", "saved", "disk.img.new" };
     int dirfd = *(int *)user;
 
     for (size_t i = 0; i < ARRAY_SIZE(mine); i++) {
         if (strcmp(name, mine[i]) != 0)
             continue;
         /* rmdir is the question whether it is empty; an empty one is made again. */
-        return i > 0 && i < 4 && unlinkat(dirfd, name, AT_REMOVEDIR) < 0;
+        return i > 0 && i < 5 && unlinkat(dirfd, name, AT_REMOVEDIR) < 0;
     }
     return 1;
 }
@@ -266,6 +266,8 @@ static int open_folders(struct disk_pool *p, struct abx_err *err)
         r = open_private(p->fd, "uppers", "uppers", 0700, 0077, &p->uppers_fd, err);
     if (r == 0)
         r = open_private(p->fd, "trash", "trash", 0700, 0077, &p->trash_fd, err);
+    if (r == 0)
+        r = open_private(p->fd, "saved", "saved", 0700, 0077, &p->saved_fd, err);
     return r;
 }
 
@@ -297,7 +299,7 @@ static int open_pool(struct disk_pool *p, const struct disk_opts *opts, struct a
 
 static void close_folders(struct disk_pool *p)
 {
-    int *fds[] = { &p->fd, &p->uppers_fd, &p->trash_fd };
+    int *fds[] = { &p->fd, &p->uppers_fd, &p->trash_fd, &p->saved_fd };
 
     for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
         fd_close(*fds[i]);
@@ -313,7 +315,7 @@ int disk_pool_open(const struct disk_opts *opts, struct disk_pool **ret, struct 
 
     if (!p)
         return err_oom(err);
-    p->dir_fd = p->fd = p->uppers_fd = p->trash_fd = -EBADF;
+    p->dir_fd = p->fd = p->uppers_fd = p->trash_fd = p->saved_fd = -EBADF;
     r = open_pool(p, opts, &why);
     if (r < 0 && !opts->may_be_dead) {
         if (err)
@@ -547,6 +549,27 @@ bool disk_pool_is_nearly_full(const struct disk_pool *p)
 
     return p->fd >= 0 && fstatvfs(p->fd, &st) == 0 &&
            st.f_bavail < MIN(st.f_blocks / 8, NEARLY_FULL_MAX / st.f_frsize);
+}
+
+int disk_pool_sync(struct disk_pool *p, struct abx_err *err)
+{
+    int r = check_alive(p, err);
+
+    if (r == 0 && syncfs(p->fd) < 0)
+        r = err_sys(err, errno, "write the pool to the disk");
+    return r;
+}
+
+int disk_upper_check(struct disk_pool *p, const char *id, struct abx_err *err)
+{
+    static const char *const parts[] = { "u", "w" };
+    _cleanup_(closep) int fd = -EBADF;
+    int r = open_upper(p, id, &fd, err);
+
+    for (size_t i = 0; i < ARRAY_SIZE(parts) && r == 0; i++)
+        if (faccessat(fd, parts[i], F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+            r = err_sys(err, errno, "kept files of the sandbox, folder '%s'", parts[i]);
+    return r;
 }
 
 int disk_pool_reclaim(struct disk_pool *p, bool is_full, struct abx_err *err)

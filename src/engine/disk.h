@@ -4,7 +4,7 @@
  * sparse btrfs (else xfs) image mounted by loop below <data-dir>/pool; else a plain folder without
  * limit. <data-dir>/pool is root 0700, nosuid,nodev where it is a mount of its own.
  *
- *     <pool>/uppers/<id>/{u,w}   <pool>/trash/<random>
+ *     <pool>/uppers/<id>/{u,w}   <pool>/trash/<random>   <pool>/saved/<id>.<sandbox id> (saved.h)
  *
  * <pool>, disk_pool_path(), is <data-dir>/pool/fs for an image (<data-dir>/pool/disk.img), else
  * <data-dir>/pool. Files of the image belong to host root with no mapping: sandboxes see them
@@ -65,6 +65,10 @@ int disk_upper_trash(struct disk_pool *p, const char *id, struct abx_err *err);
 int disk_upper_destroy(struct disk_pool *p, const char *id, struct abx_err *err);
 /* Under an eighth of it is free, and under 10 GiB. */
 bool disk_pool_is_nearly_full(const struct disk_pool *p);
+/* Everything that was written to the pool gets to the disk; takes as long as it takes. */
+int disk_pool_sync(struct disk_pool *p, struct abx_err *err);
+/* Is the upper there, whole as far as a look can tell? */
+int disk_upper_check(struct disk_pool *p, const char *id, struct abx_err *err);
 /* Makes what was removed free now and not at the file system's next commit (btrfs: half a minute) when
  * `is_full` or when it has to; takes 3 s at most. */
 int disk_pool_reclaim(struct disk_pool *p, bool is_full, struct abx_err *err);

@@ -20,6 +20,7 @@ struct disk_pool {
     int fd; /* of path */
     int uppers_fd;
     int trash_fd;
+    int saved_fd;
 };
 
 /* Runs a tool of the system with no input; fails with its last words when it fails, and kills it after

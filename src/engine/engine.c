@@ -29,9 +29,31 @@
 
 /* --- stop --------------------------------------------------------------------------------------- */
 
+/* Paused ones stay paused: of those that are frozen the files are kept. */
 static void remove_one(void *user, struct sandbox *sb)
 {
-    sandbox_remove(user, sb, 0, 0);
+    if (sb->state == SANDBOX_FROZEN && sb->is_saved)
+        sb->keeps_upper = true;
+    if (sb->keeps_upper)
+        sandbox_remove_keeping(user, sb);
+    else if (sb->state != SANDBOX_STOPPED)
+        sandbox_remove(user, sb, 0, 0);
+}
+
+static void count_left(void *user, struct sandbox *sb)
+{
+    unsigned *n = user;
+
+    *n += sb->state != SANDBOX_STOPPED;
+}
+
+/* Those of which something but files is left. */
+static unsigned left(const struct engine *e)
+{
+    unsigned n = 0;
+
+    table_each(e->table, count_left, &n);
+    return n;
 }
 
 static bool has_work(const struct engine *e)
@@ -39,7 +61,7 @@ static bool has_work(const struct engine *e)
     if (e->creating > 0 || crew_load(e->crew, WORKER_REMOVE) > 0 ||
         uv_is_active((const uv_handle_t *)&e->ending))
         return true;
-    return e->stop_kills && (table_count(e->table) > 0 || e->slots_coming > 0 || e->is_trashing);
+    return e->stop_kills && (left(e) > 0 || e->slots_coming > 0 || e->is_trashing);
 }
 
 void engine_stop_if_idle(struct engine *e)
@@ -205,6 +227,8 @@ void engine_pool_works(struct engine *e)
     }
     disk_pool_free(dead);
     log_info("the pool can be used again", NULL);
+    if (saved_scan(e, &err) < 0)
+        log_err("paused sandboxes", &err);
 }
 
 static int open_facilities(struct engine *e, struct abx_err *err)
@@ -248,6 +272,7 @@ static int start_crew(struct engine *e, char *const *argv, struct abx_err *err)
             [WORKER_CONTROL] = 1,
             [WORKER_PREPARE] = 1,
             [WORKER_TRASH] = 1,
+            [WORKER_SAVE] = 1,
         },
         .on_event = sandbox_on_event,
         .on_late = on_late_worker,
@@ -357,7 +382,7 @@ static void close_one(uv_handle_t *h, void *user)
 static void finish(struct engine *e)
 {
     struct abx_err err;
-    bool is_empty = (e->stop_kills && table_count(e->table) == 0) || e->must_restart;
+    bool is_empty = (e->stop_kills && left(e) == 0) || e->must_restart;
 
     heartbeat_stop(&e->heartbeat);
     server_stop(e);

@@ -4,7 +4,8 @@
  *
  *     engine.c     start, stop            server.c   requests of control
  *     create.c     create and claim       adopt.c    records at start
- *     lifecycle.c  end, freeze, resize    audit.c    what no one owns
+ *     lifecycle.c  end                    audit.c    what no one owns
+ *     pause.c      freeze, stop, usage
  *     slots.c      slots and warm pools
  */
 #pragma once
@@ -56,7 +57,8 @@ struct creation {
     struct record_limits limits;
     struct buf identity;
     int64_t begin_ns, slot_ns, sent_ns;
-    bool is_warm; /* answered from a pool */
+    bool is_warm;   /* answered from a pool */
+    bool is_resume; /* `sb` is a stopped one and starts with the upper that was kept */
     struct sandbox *sb;
     struct abx_err err; /* what makes it fail although the worker succeeded */
 };
@@ -144,6 +146,9 @@ void slots_refill(struct engine *e);
 /* Something is missing and nobody is at it. */
 bool slots_are_missing(const struct engine *e);
 struct sandbox *slot_take(struct engine *e);
+/* Takes over what a worker prepared; false when that is not what belongs to a slot. */
+bool slot_take_fds(struct engine *e, struct sandbox *sb, const struct job_result *r, int *fds,
+                   size_t n_fds);
 /* Reads the templates again and what the pools' names mean. */
 int templates_refresh(struct engine *e, struct abx_err *err);
 /* A ready sandbox of that template; NULL. */
@@ -167,9 +172,10 @@ void sandbox_remove_then(struct engine *e, struct sandbox *sb,
                          void (*done)(void *user, const struct abx_err *failure), void *user);
 /* Exit status or oom count of a sandbox that ended. */
 void sandbox_on_event(void *user, const struct job_result *event);
-/* Answer (conn, seq) in the end. */
-void sandbox_freeze(struct engine *e, struct sandbox *sb, bool thaw, uint64_t conn, uint64_t seq);
-void sandbox_usage(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq);
+/* The same, but `sb->keeps_upper` decides whether it is stopped or gone afterwards; a later sandbox_remove
+ * overrules. */
+void sandbox_remove_keeping(struct engine *e, struct sandbox *sb);
+void sandbox_add_waiter(struct sandbox *sb, struct waiter waiter);
 /* To be called when `is_busy` was cleared. */
 void sandbox_not_busy(struct engine *e, struct sandbox *sb);
 void trash_empty(struct engine *e);
@@ -178,6 +184,21 @@ void sandboxes_end(uv_timer_t *t);
 /* Removes stuck ones whose time has come; true while others wait for theirs. */
 bool sandboxes_retry(struct engine *e);
 void uid_put(struct engine *e, uid_t base);
+
+/* --- pause.c --- */
+
+/* Answer (conn, seq) in the end. `is_kept`: from now on its files stay whatever becomes of its processes, its
+ * service and its machine; `is_synced`: and the answer comes when they are on the disk. */
+void sandbox_freeze(struct engine *e, struct sandbox *sb, bool is_kept, bool is_synced,
+                    uint64_t conn, uint64_t seq);
+void sandbox_thaw(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq);
+/* Ends the processes of a frozen one and keeps its files. */
+void sandbox_stop(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq);
+void sandbox_usage(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq);
+/* Its processes have ended and its upper was kept. */
+void sandbox_stopped(struct engine *e, struct sandbox *sb);
+/* Everything that is noted as saved comes into the table, or is found there. */
+int saved_scan(struct engine *e, struct abx_err *err);
 
 /* --- adopt.c --- */
 

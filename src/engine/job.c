@@ -5,7 +5,7 @@
 
 static const char *const class_names[WORKER_CLASSES_] = {
     [WORKER_CREATE] = "create",   [WORKER_REMOVE] = "remove", [WORKER_CONTROL] = "control",
-    [WORKER_PREPARE] = "prepare", [WORKER_TRASH] = "trash",
+    [WORKER_PREPARE] = "prepare", [WORKER_TRASH] = "trash",   [WORKER_SAVE] = "save",
 };
 
 size_t job_size(const struct job *j)
@@ -37,6 +37,7 @@ size_t job_result_size(const struct job_result *r)
     case JOB_RESIZE:
     case JOB_USAGE:
     case JOB_TRASH:
+    case JOB_SAVE:
         return head + sizeof r->u.usage;
     }
     return head;

@@ -19,6 +19,7 @@ enum worker_class {
     WORKER_CONTROL, /* freeze, thaw, resize, usage */
     WORKER_PREPARE, /* slots and uid leases (the only process that has them), audit */
     WORKER_TRASH,   /* empties trash/ */
+    WORKER_SAVE,    /* writes the pool to the disk */
     WORKER_CLASSES_,
 };
 
@@ -36,6 +37,7 @@ enum job_kind {
     JOB_USAGE,
     JOB_AUDIT,
     JOB_TRASH,
+    JOB_SAVE, /* the pool, to the disk */
 };
 
 /* Descriptors of a slot, in this order: what it is started with, and behind it those of its steering, if this
@@ -71,6 +73,9 @@ struct job {
     /* JOB_REMOVE: a worker died at it, half-written records may lie there. JOB_TRASH: there are uppers
      * that no record names any more. */
     bool must_sweep;
+    /* JOB_FREEZE: note it as saved. JOB_REMOVE, JOB_PREPARE: the upper stays as it is. JOB_CREATE: it is a saved
+     * one's, and is not any more once it runs. JOB_THAW always ends that. */
+    bool keeps_upper;
     union {
         struct job_create create; /* JOB_CREATE only, not sent otherwise */
         struct job_audit audit;   /* JOB_AUDIT only */

@@ -1,4 +1,4 @@
-/* lifecycle.c - the end of sandboxes, freeze and thaw, usage. See engine.h. */
+/* lifecycle.c - the end of sandboxes. See engine.h. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,8 +43,12 @@ static void on_exited(uv_poll_t *h, int status, int events)
         submit_remove(sb->engine, sb);
         return;
     }
-    sb->is_died = true;
-    sandbox_remove(sb->engine, sb, 0, 0);
+    /* Paused, and its processes were killed from outside (the kernel was out of memory): its files are kept. */
+    if (sb->state == SANDBOX_FROZEN && sb->is_saved)
+        sb->keeps_upper = true;
+    else
+        sb->is_died = true;
+    sandbox_remove_keeping(sb->engine, sb);
 }
 
 int sandbox_watch(struct engine *e, struct sandbox *sb, struct abx_err *err)
@@ -131,7 +135,7 @@ void sandbox_on_event(void *user, const struct job_result *event)
 
 /* --- removal ------------------------------------------------------------------------------------ */
 
-static void add_waiter(struct sandbox *sb, struct waiter waiter)
+void sandbox_add_waiter(struct sandbox *sb, struct waiter waiter)
 {
     struct waiter *w = calloc(1, sizeof *w);
 
@@ -211,6 +215,19 @@ static void on_removed(void *user, const struct job_result *r, int *fds, size_t 
         return;
     }
     uid_put(e, r->record.uid_base);
+    sb->record.uid_base = 0;
+    if (sb->has_kept) {
+        fd_close(TAKE_FD(sb->pidfd));
+        if (!sb->keeps_upper) { /* killed meanwhile */
+            submit_remove(e, sb);
+            return;
+        }
+        sandbox_stopped(e, sb);
+        answer_waiters(e, sb, NULL);
+        slots_refill(e);
+        engine_stop_if_idle(e);
+        return;
+    }
     answer_waiters(e, sb, NULL);
     if (sb->record.sandbox_id[0] != '\0')
         log_info("sandbox removed", "id", sb->record.sandbox_id, NULL);
@@ -233,6 +250,7 @@ static void submit_remove(struct engine *e, struct sandbox *sb)
     j.record = sb->record;
     j.must_sweep = sb->must_sweep;
     j.wants_oom = sb->is_died;
+    j.keeps_upper = sb->has_kept = sb->keeps_upper;
     sb->state = SANDBOX_REMOVING;
     if (crew_submit(e->crew, WORKER_REMOVE, &j, NULL, 0, on_removed, sb, &err) < 0)
         put_off(e, sb, &err);
@@ -283,11 +301,10 @@ void sandboxes_end(uv_timer_t *t)
     engine_stop_if_idle(x.engine);
 }
 
-void sandbox_remove(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq)
+/* Ends it; what `sb->keeps_upper` says then decides about its files. */
+static void remove_it(struct engine *e, struct sandbox *sb)
 {
     sb->engine = e;
-    if (conn != 0)
-        add_waiter(sb, (struct waiter){ .conn = conn, .seq = seq });
     if (sb->state == SANDBOX_REMOVING)
         return;
     if (sb->record.sandbox_id[0] != '\0')
@@ -306,10 +323,23 @@ void sandbox_remove(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_
         submit_remove(e, sb);
 }
 
+void sandbox_remove(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq)
+{
+    if (conn != 0)
+        sandbox_add_waiter(sb, (struct waiter){ .conn = conn, .seq = seq });
+    sb->keeps_upper = false;
+    remove_it(e, sb);
+}
+
+void sandbox_remove_keeping(struct engine *e, struct sandbox *sb)
+{
+    remove_it(e, sb);
+}
+
 void sandbox_remove_then(struct engine *e, struct sandbox *sb,
                          void (*done)(void *user, const struct abx_err *failure), void *user)
 {
-    add_waiter(sb, (struct waiter){ .done = done, .user = user });
+    sandbox_add_waiter(sb, (struct waiter){ .done = done, .user = user });
     sandbox_remove(e, sb, 0, 0);
 }
 
@@ -341,7 +371,7 @@ bool sandboxes_retry(struct engine *e)
 void sandbox_not_busy(struct engine *e, struct sandbox *sb)
 {
     if (sb->kill_wanted)
-        sandbox_remove(e, sb, 0, 0);
+        remove_it(e, sb);
 }
 
 /* --- trash -------------------------------------------------------------------------------------- */
@@ -375,149 +405,4 @@ void trash_empty(struct engine *e)
         log_err("the trash could not be emptied", &err);
     else
         e->is_trashing = true;
-}
-
-/* --- freeze, thaw, usage ------------------------------------------------------------------------ */
-
-/* A job about one sandbox for one request. `sb` is set when the sandbox is kept for it (is_busy). */
-struct request {
-    struct engine *engine;
-    struct sandbox *sb;
-    uint64_t conn, seq;
-};
-
-static int request_submit(struct engine *e, struct sandbox *sb, enum job_kind kind, uint64_t conn,
-                          uint64_t seq, job_done_fn done, struct abx_err *err)
-{
-    struct request *q = calloc(1, sizeof *q);
-    struct job j = { .kind = kind };
-    int r;
-
-    if (!q)
-        return err_oom(err);
-    *q = (struct request){ e, kind == JOB_USAGE ? NULL : sb, conn, seq };
-    j.record = sb->record;
-    r = crew_submit(e->crew, WORKER_CONTROL, &j, NULL, 0, done, q, err);
-    if (r < 0)
-        free(q);
-    else if (kind != JOB_USAGE)
-        sb->is_busy = true;
-    return r;
-}
-
-static void reply_freeze(struct engine *e, uint64_t conn, uint64_t seq, uint32_t us)
-{
-    Abx__Ipc__Frame f = ABX__IPC__FRAME__INIT;
-    Abx__Ipc__FreezeReply body = ABX__IPC__FREEZE_REPLY__INIT;
-
-    body.us = us;
-    f.body_case = ABX__IPC__FRAME__BODY_FREEZE_REPLY;
-    f.freeze_reply = &body;
-    server_reply(e, conn, seq, &f);
-}
-
-/* The record says frozen from before the freeze until after the thaw: what a crash leaves counts as
- * frozen, and thawing what runs is harmless. */
-static int note_frozen(struct engine *e, struct sandbox *sb, bool on, struct abx_err *err)
-{
-    sb->record.is_frozen = on;
-    return record_write(e->records_fd, &sb->record, err);
-}
-
-static void on_frozen(void *user, const struct job_result *r, int *fds, size_t n_fds)
-{
-    struct request *q = user;
-    struct engine *e = q->engine;
-    struct sandbox *sb = q->sb;
-    struct abx_err err = r->err;
-
-    (void)fds;
-    (void)n_fds;
-    sb->is_busy = false;
-    if (err.code == 0)
-        sb->state = r->kind == JOB_FREEZE ? SANDBOX_FROZEN : SANDBOX_RUNNING;
-    /* Also after a failed freeze: a worker that died may have frozen it, so it stays noted. */
-    if (err.code == 0 && r->kind == JOB_THAW)
-        (void)note_frozen(e, sb, false, &err);
-    sockets_set_frozen(e->sockets, sb->record.sandbox_id, sb->state == SANDBOX_FROZEN);
-    if (err.code)
-        server_reply_error(e, q->conn, q->seq, &err);
-    else
-        reply_freeze(e, q->conn, q->seq, r->u.us);
-    free(q);
-    sandbox_not_busy(e, sb);
-    engine_stop_if_idle(e);
-}
-
-static int check_idle(const struct sandbox *sb, struct abx_err *err)
-{
-    if (sb->is_busy || sb->state == SANDBOX_STARTING)
-        return err_reason(err, ABX_REASON_CONFLICT, "sandbox '%s' is being changed",
-                          sb->record.sandbox_id);
-    if (sb->state != SANDBOX_RUNNING && sb->state != SANDBOX_FROZEN)
-        return err_set(err, ABX_FAILED_PRECONDITION, "sandbox '%s' is ending",
-                       sb->record.sandbox_id);
-    return 0;
-}
-
-void sandbox_freeze(struct engine *e, struct sandbox *sb, bool thaw, uint64_t conn, uint64_t seq)
-{
-    enum sandbox_state wanted = thaw ? SANDBOX_RUNNING : SANDBOX_FROZEN;
-    struct abx_err err;
-    int r = check_idle(sb, &err);
-
-    if (r == 0 && sb->state == wanted) {
-        reply_freeze(e, conn, seq, 0);
-        return;
-    }
-    if (r == 0 && !thaw) {
-        r = note_frozen(e, sb, true, &err);
-        if (r == 0) /* from here on no new connections */
-            sockets_set_frozen(e->sockets, sb->record.sandbox_id, true);
-    }
-    if (r == 0) {
-        r = request_submit(e, sb, thaw ? JOB_THAW : JOB_FREEZE, conn, seq, on_frozen, &err);
-        if (r < 0) /* as before */
-            sockets_set_frozen(e->sockets, sb->record.sandbox_id, sb->state == SANDBOX_FROZEN);
-    }
-    if (r < 0)
-        server_reply_error(e, conn, seq, &err);
-}
-
-static void on_usage(void *user, const struct job_result *r, int *fds, size_t n_fds)
-{
-    struct request *q = user;
-    struct engine *e = q->engine;
-    Abx__Ipc__Frame f = ABX__IPC__FRAME__INIT;
-    Abx__Ipc__UsageReply body = ABX__IPC__USAGE_REPLY__INIT;
-
-    (void)fds;
-    (void)n_fds;
-    body.cpu_us = r->u.usage.cpu_us;
-    body.memory_bytes = r->u.usage.memory_bytes;
-    body.cache_bytes = r->u.usage.cache_bytes;
-    body.disk_bytes = r->u.usage.disk_bytes;
-    body.processes = r->u.usage.processes;
-    f.body_case = ABX__IPC__FRAME__BODY_USAGE_REPLY;
-    f.usage_reply = &body;
-    if (r->err.code)
-        server_reply_error(e, q->conn, q->seq, &r->err);
-    else
-        server_reply(e, q->conn, q->seq, &f);
-    free(q);
-    engine_stop_if_idle(e);
-}
-
-void sandbox_usage(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq)
-{
-    struct abx_err err;
-    int r = 0;
-
-    if (sb->state != SANDBOX_RUNNING && sb->state != SANDBOX_FROZEN)
-        r = err_set(&err, ABX_FAILED_PRECONDITION, "sandbox '%s' is starting or ending",
-                    sb->record.sandbox_id);
-    else
-        r = request_submit(e, sb, JOB_USAGE, conn, seq, on_usage, &err);
-    if (r < 0)
-        server_reply_error(e, conn, seq, &err);
 }

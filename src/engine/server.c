@@ -166,6 +166,7 @@ static int take_create(struct client *k, const Abx__Ipc__Frame *f, struct abx_er
     c->begin_ns = time_mono_ns();
     buf_init(&c->identity, IDENTITY_BYTES_MAX);
     (void)snprintf(c->request_id, sizeof c->request_id, "%.63s", f->request_id);
+    c->is_resume = f->create->resume;
     r = fill_creation(k->engine, f->create, c, err);
     if (r < 0) {
         creation_free(c);
@@ -220,6 +221,7 @@ static void take_list(struct client *k, const Abx__Ipc__Frame *f)
         rows[i].sandbox_id = (char *)(uintptr_t)r->sandbox_id;
         rows[i].template_ = (char *)(uintptr_t)r->template;
         rows[i].frozen = page[i]->state == SANDBOX_FROZEN;
+        rows[i].stopped = page[i]->state == SANDBOX_STOPPED || page[i]->keeps_upper;
         rows[i].pid = (uint32_t)r->pid;
         rows[i].started_ms = r->started_ms;
         list[i] = &rows[i];
@@ -227,6 +229,7 @@ static void take_list(struct client *k, const Abx__Ipc__Frame *f)
     body.n_sandboxes = n;
     body.sandboxes = list;
     body.more = has_more;
+    body.without_stopped = disk_pool_why_dead(k->engine->pool)[0] != '\0';
     reply.body_case = ABX__IPC__FRAME__BODY_LIST_REPLY;
     reply.list_reply = &body;
     server_reply(k->engine, k->id, f->seq, &reply);
@@ -282,17 +285,25 @@ static int take_templates(struct client *k, const Abx__Ipc__Frame *f, struct abx
 
 static int take_for_sandbox(struct client *k, const Abx__Ipc__Frame *f, struct abx_err *err)
 {
+    struct engine *e = k->engine;
     bool is_usage = f->body_case == ABX__IPC__FRAME__BODY_USAGE;
+    bool is_stop = f->body_case == ABX__IPC__FRAME__BODY_STOP;
+    const char *id = is_usage  ? f->usage->sandbox_id
+                     : is_stop ? f->stop->sandbox_id
+                               : f->freeze->sandbox_id;
     struct sandbox *sb = NULL;
-    int r =
-        find_sandbox(k->engine, is_usage ? f->usage->sandbox_id : f->freeze->sandbox_id, &sb, err);
+    int r = find_sandbox(e, id, &sb, err);
 
     if (r < 0)
         return r;
     if (is_usage)
-        sandbox_usage(k->engine, sb, k->id, f->seq);
+        sandbox_usage(e, sb, k->id, f->seq);
+    else if (is_stop)
+        sandbox_stop(e, sb, k->id, f->seq);
+    else if (f->freeze->thaw)
+        sandbox_thaw(e, sb, k->id, f->seq);
     else
-        sandbox_freeze(k->engine, sb, f->freeze->thaw, k->id, f->seq);
+        sandbox_freeze(e, sb, f->freeze->keep, f->freeze->sync, k->id, f->seq);
     return 0;
 }
 
@@ -388,6 +399,7 @@ static int take_request(struct client *k, const Abx__Ipc__Frame *f, struct abx_e
     case ABX__IPC__FRAME__BODY_TEMPLATES:
         return take_templates(k, f, err);
     case ABX__IPC__FRAME__BODY_FREEZE:
+    case ABX__IPC__FRAME__BODY_STOP:
     case ABX__IPC__FRAME__BODY_USAGE:
         return take_for_sandbox(k, f, err);
     case ABX__IPC__FRAME__BODY_AUDIT:

@@ -18,9 +18,11 @@
 
 /* --- slots -------------------------------------------------------------------------------------- */
 
-static void take_prepared(struct engine *e, struct sandbox *sb, const struct job_result *r,
-                          int *fds, size_t n_fds)
+bool slot_take_fds(struct engine *e, struct sandbox *sb, const struct job_result *r, int *fds,
+                   size_t n_fds)
 {
+    if (n_fds != SLOT_FDS && n_fds != SLOT_FDS_MAX)
+        return false;
     sb->record = r->record;
     sb->state = SANDBOX_PREPARED;
     sb->userns_fd = TAKE_FD(fds[SLOT_USERNS]);
@@ -30,9 +32,7 @@ static void take_prepared(struct engine *e, struct sandbox *sb, const struct job
     for (size_t i = 0; n_fds == SLOT_FDS_MAX && i < STEER_FDS; i++)
         sb->steer_fds[i] = TAKE_FD(fds[SLOT_FDS + i]);
     engine_note_steering(e, r->u.no_steering);
-    sb->next_in_pool = e->slots;
-    e->slots = sb;
-    e->n_slots++;
+    return true;
 }
 
 static void on_prepared(void *user, const struct job_result *r, int *fds, size_t n_fds)
@@ -41,8 +41,10 @@ static void on_prepared(void *user, const struct job_result *r, int *fds, size_t
     struct engine *e = sb->engine;
 
     e->slots_coming--;
-    if (r->err.code == 0 && (n_fds == SLOT_FDS || n_fds == SLOT_FDS_MAX)) {
-        take_prepared(e, sb, r, fds, n_fds);
+    if (r->err.code == 0 && slot_take_fds(e, sb, r, fds, n_fds)) {
+        sb->next_in_pool = e->slots;
+        e->slots = sb;
+        e->n_slots++;
         engine_pool_works(e);
         if (sb->kill_wanted)
             sandbox_remove(e, sb, 0, 0);

@@ -142,7 +142,8 @@ size_t table_page(const struct table *t, const char *after, const struct sandbox
         for (const struct sandbox *sb = t->by_id[i]; sb; sb = sb->next_by_id) {
             size_t at;
 
-            if (sb->state == SANDBOX_REMOVING || strcmp(sb->record.sandbox_id, after) <= 0)
+            if ((sb->state == SANDBOX_REMOVING && !sb->keeps_upper) ||
+                strcmp(sb->record.sandbox_id, after) <= 0)
                 continue;
             seen++;
             if (n == max && strcmp(sb->record.sandbox_id, to[n - 1]->record.sandbox_id) > 0)

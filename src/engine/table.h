@@ -16,6 +16,7 @@ enum sandbox_state {
     SANDBOX_READY,    /* pooled: runs without identity */
     SANDBOX_RUNNING,
     SANDBOX_FROZEN,
+    SANDBOX_STOPPED,  /* paused, without processes: a name, an id and an upper */
     SANDBOX_REMOVING, /* a worker is at it */
     SANDBOX_STUCK,    /* removing failed; tried again */
 };
@@ -40,6 +41,9 @@ struct sandbox {
     bool must_sweep;  /* a worker died while it was at it */
     bool kill_wanted; /* asked for while starting or busy */
     bool is_told;     /* Died was sent */
+    bool is_saved;    /* saved.h has it, or is about to */
+    bool keeps_upper; /* what ends are its processes alone: STOPPED comes after REMOVING */
+    bool has_kept;    /* while removing: the worker was told so */
     bool has_exit;    /* exit_status is known */
     bool has_oom;     /* oom_kills is known */
     int exit_status;
@@ -75,6 +79,6 @@ size_t table_count(const struct table *t);
 /* Calls `fn` for each entry; `fn` may remove that entry. */
 void table_each(struct table *t, void (*fn)(void *user, struct sandbox *sb), void *user);
 /* The up to `max` entries that are not being removed, whose sandbox id is not empty and comes after
- * `after`, in the order of their ids. Returns how many are in `to`; *ret_more tells whether there are others behind. */
+ * `after`, (those that are stopped count as such already) in the order of their ids. Returns how many are in `to`; *ret_more tells whether there are others behind. */
 size_t table_page(const struct table *t, const char *after, const struct sandbox **to, size_t max,
                   bool *ret_more);

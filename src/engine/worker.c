@@ -21,7 +21,7 @@
 #include "engine/worker_internal.h"
 
 #define KILL_TIMEOUT_MS 10000
-#define FREEZE_TIMEOUT_MS 2000
+#define FREEZE_TIMEOUT_MS 5000
 #define TEMPLATES_BYTES 4096
 #define KEEP_MAX 16
 
@@ -43,8 +43,8 @@ void worker_send(const struct job_result *r, const int *fds, size_t n_fds)
 
 /* --- remove ------------------------------------------------------------------------------------- */
 
-int worker_remove_all(struct worker *w, const char *name, bool *ret_has_upper_left,
-                      struct abx_err *err)
+int worker_remove_all(struct worker *w, const char *name, bool keeps_upper,
+                      bool *ret_has_upper_left, struct abx_err *err)
 {
     struct abx_err why;
     int r = cgroup_kill(w->cgroups, name, KILL_TIMEOUT_MS, &why);
@@ -57,7 +57,7 @@ int worker_remove_all(struct worker *w, const char *name, bool *ret_has_upper_le
     r = cgroup_remove(w->cgroups, name, err);
     if (r < 0)
         return r;
-    *ret_has_upper_left = disk_upper_trash(w->pool, name, &why) < 0;
+    *ret_has_upper_left = !keeps_upper && disk_upper_trash(w->pool, name, &why) < 0;
     if (*ret_has_upper_left)
         log_err("an upper stays in the pool for now", &why);
     return 0;
@@ -78,13 +78,21 @@ static void send_oom(struct worker *w, const char *name)
 static int run_remove(struct worker *w, const struct job *j, struct job_result *ret)
 {
     struct record record;
+    struct abx_err why;
+    bool keeps_upper;
     int r;
 
     if (j->wants_oom)
         send_oom(w, j->record.name);
     if (record_read(w->records_fd, j->record.name, &record, NULL) == 0)
         ret->record.uid_base = record.uid_base;
-    r = worker_remove_all(w, j->record.name, &ret->has_upper_left, &ret->err);
+    /* First: as long as it counts as saved its upper is nobody's to take away. */
+    if (!j->keeps_upper && j->record.sandbox_id[0] != '\0' && !disk_pool_why_dead(w->pool)[0] &&
+        saved_remove(w->pool, j->record.name, j->record.sandbox_id, &why) < 0)
+        log_err("a sandbox that ends stays noted as saved", &why);
+    keeps_upper =
+        j->keeps_upper || (j->record.sandbox_id[0] == '\0' && saved_has(w->pool, j->record.name));
+    r = worker_remove_all(w, j->record.name, keeps_upper, &ret->has_upper_left, &ret->err);
     if (r == 0 && j->must_sweep)
         r = record_sweep(w->records_fd, j->record.name, &ret->err);
     return r < 0 ? r : record_remove(w->records_fd, j->record.name, &ret->err);
@@ -94,10 +102,22 @@ static int run_remove(struct worker *w, const struct job *j, struct job_result *
 
 static int run_freeze(struct worker *w, const struct job *j, bool on, struct job_result *ret)
 {
-    int64_t begin = time_mono_ns();
-    int r = cgroup_freeze(w->cgroups, j->record.name, on, FREEZE_TIMEOUT_MS, &ret->err);
+    int64_t begin;
+    int r = on && j->keeps_upper ? worker_revive(w, &ret->err) : 0;
 
+    if (r < 0)
+        return r;
+    begin = time_mono_ns();
+    r = cgroup_freeze(w->cgroups, j->record.name, on, FREEZE_TIMEOUT_MS, &ret->err);
     ret->u.us = (uint32_t)((time_mono_ns() - begin) / 1000);
+    if (r == 0 && on && j->keeps_upper) {
+        r = saved_add(w->pool, j->record.name, j->record.sandbox_id, &ret->err);
+        if (r < 0)
+            (void)cgroup_freeze(w->cgroups, j->record.name, false, FREEZE_TIMEOUT_MS, NULL);
+    }
+    /* It runs again: what is left of the note goes with the next start of the engine at the latest. */
+    if (r == 0 && !on)
+        (void)saved_remove(w->pool, j->record.name, j->record.sandbox_id, NULL);
     return r;
 }
 
@@ -146,7 +166,7 @@ static int sweep_one(void *user, const char *name)
     struct sweep *s = user;
     struct abx_err err;
 
-    if (faccessat(s->w->records_fd, name, F_OK, 0) == 0 ||
+    if (faccessat(s->w->records_fd, name, F_OK, 0) == 0 || saved_has(s->w->pool, name) ||
         disk_upper_trash(s->w->pool, name, NULL) == 0)
         return 0;
     if (disk_upper_destroy(s->w->pool, name, &err) < 0 && !s->first.code)
@@ -174,6 +194,13 @@ static int run_trash(struct worker *w, const struct job *j, struct job_result *r
     return r;
 }
 
+static int run_save(struct worker *w, struct job_result *ret)
+{
+    int r = worker_revive(w, &ret->err);
+
+    return r < 0 ? r : disk_pool_sync(w->pool, &ret->err);
+}
+
 /* --- loop --------------------------------------------------------------------------------------- */
 
 static int run_by_kind(struct worker *w, const struct job *j, int *fds, size_t n_fds,
@@ -199,6 +226,8 @@ static int run_by_kind(struct worker *w, const struct job *j, int *fds, size_t n
         return job_audit_run(w, j, ret);
     case JOB_TRASH:
         return run_trash(w, j, ret);
+    case JOB_SAVE:
+        return run_save(w, ret);
     case JOB_READY:
     case JOB_EXIT:
     case JOB_OOM:

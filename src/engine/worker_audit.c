@@ -74,7 +74,8 @@ static int audit_names(struct audit *a, struct abx_err *err)
         return r;
     for (int kind = 0; kind < 2; kind++)
         for (size_t i = 0; i < a->names[kind].n; i++)
-            if (!has_record(a->w, a->names[kind].list[i]))
+            if (!has_record(a->w, a->names[kind].list[i]) &&
+                (kind != FINDING_UPPER || !saved_has(a->w->pool, a->names[kind].list[i])))
                 add_finding(a, (enum finding_kind)kind, a->names[kind].list[i], 0);
     return 0;
 }

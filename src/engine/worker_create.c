@@ -193,7 +193,11 @@ int job_create_run(struct worker *w, const struct job *j, int *fds, size_t n_fds
     if (r < 0)
         return r;
     r = create(&c, j, fds, &pidfd, &ret->err);
-    if (r == 0)
-        ret_fds[(*ret_n)++] = pidfd;
+    if (r < 0)
+        return r;
+    /* What is left of the note goes with the next start of the engine at the latest. */
+    if (j->keeps_upper)
+        (void)saved_remove(w->pool, j->record.name, j->record.sandbox_id, NULL);
+    ret_fds[(*ret_n)++] = pidfd;
     return r; /* a failure is followed by a JOB_REMOVE from the engine */
 }

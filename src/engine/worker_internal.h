@@ -5,6 +5,7 @@
 #include "engine/disk.h"
 #include "engine/job.h"
 #include "engine/options.h"
+#include "engine/saved.h"
 #include "engine/spawn.h"
 #include "engine/userns.h"
 
@@ -32,11 +33,11 @@ struct cgroup_limits worker_cgroup_limits(const struct record_limits *l);
 int worker_resize(struct worker *w, const struct record *record, struct abx_err *err);
 /* Sends an event or a result; a failure ends the process (the engine is gone). */
 void worker_send(const struct job_result *r, const int *fds, size_t n_fds);
-/* Kills and removes everything of `name` but its record. A pool that refuses to let go of the upper (full,
+/* Kills and removes everything of `name` but its record, and but its upper when that is kept. A pool that refuses to let go of the upper (full,
  * read-only, gone) does not keep a sandbox: *ret_has_upper_left is set and the upper is found later, by
  * having no record. */
-int worker_remove_all(struct worker *w, const char *name, bool *ret_has_upper_left,
-                      struct abx_err *err);
+int worker_remove_all(struct worker *w, const char *name, bool keeps_upper,
+                      bool *ret_has_upper_left, struct abx_err *err);
 /* Before a job that needs them: a pool that could not be used at the start may be of use by now, and only
  * then the spawner of a create worker can be made. */
 int worker_revive(struct worker *w, struct abx_err *err);

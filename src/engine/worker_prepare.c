@@ -138,16 +138,22 @@ static int make_network(int fds[SLOT_FDS], struct record *record, struct abx_err
     return r;
 }
 
-static int make_slot(struct worker *w, struct record *record, int fds[SLOT_FDS],
+static int make_slot(struct worker *w, struct record *record, bool keeps_upper, int fds[SLOT_FDS],
                      struct abx_err *err)
 {
     const struct cgroup_limits limits = worker_cgroup_limits(&record->limits);
     int r = make_network(fds, record, err);
+    bool has_upper_left;
 
+    /* Groups of its first life, when the record of that was lost. */
+    if (r == 0 && keeps_upper)
+        r = worker_remove_all(w, record->name, true, &has_upper_left, err);
     /* A namespace that only descriptors hold goes with them; the record comes before what stays. */
     if (r == 0)
         r = record_write(w->records_fd, record, err);
-    if (r == 0)
+    if (r == 0 && keeps_upper)
+        r = disk_upper_check(w->pool, record->name, err);
+    else if (r == 0)
         r = disk_upper_create(w->pool, record->name, (uint64_t)record->limits.disk_mb << 20, err);
     if (r == 0)
         r = cgroup_create(w->cgroups, record->name, &limits, record->uid_base, err);
@@ -175,7 +181,7 @@ int job_prepare_run(struct worker *w, const struct job *j, struct job_result *re
     record->phase = RECORD_PREPARED;
     memcpy(record->boot_id, w->boot_id, sizeof record->boot_id);
     record->uid_base = lease->base;
-    r = make_slot(w, record, fds, &ret->err);
+    r = make_slot(w, record, j->keeps_upper, fds, &ret->err);
     if (r == 0) {
         fds[SLOT_USERNS] = fcntl(lease->userns_fd, F_DUPFD_CLOEXEC, 0);
         if (fds[SLOT_USERNS] < 0)
@@ -191,7 +197,7 @@ int job_prepare_run(struct worker *w, const struct job *j, struct job_result *re
         return 0;
     }
     packet_close_fds(fds, SLOT_FDS);
-    if (worker_remove_all(w, j->record.name, &has_upper_left, NULL) == 0 &&
+    if (worker_remove_all(w, j->record.name, j->keeps_upper, &has_upper_left, NULL) == 0 &&
         record_remove(w->records_fd, j->record.name, NULL) == 0)
         lease->is_free = true;
     return r; /* if that failed the record stays, and the audit finds it */

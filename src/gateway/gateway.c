@@ -34,6 +34,8 @@ static void send_remove_done(struct gateway *g, uint64_t seq, uint64_t link)
 
 static void row_release(struct gateway *g, struct row *row)
 {
+    if (row->hold)
+        gateway_hold_check(g, row);
     if (row->is_in_table || row->n_active > 0)
         return;
     if (row->owes_done)
@@ -77,7 +79,7 @@ void gateway_drop_row(struct gateway *g, struct row *row)
     for (struct request *r = row->active; r; r = r->row_next)
         http_conn_abort(r->conn);
     row->n_active++; /* stays until here whatever those that wait do */
-    upstream_clear(row);
+    upstream_clear(row, ABX_NOT_FOUND);
     row->n_active--;
     row_release(g, row);
 }
@@ -110,10 +112,13 @@ static void take_entry(struct gateway *g, const Abx__Ipc__Entry *entry)
     struct abx_err err = { 0 };
     struct row *row;
 
-    if (table_put(&g->table, entry, &row, &err) < 0)
+    if (table_put(&g->table, entry, &row, &err) < 0) {
         log_err("a row of the table was not taken", &err);
-    else
-        requests_wake(g);
+        return;
+    }
+    if (row->hold)
+        gateway_hold_check(g, row);
+    requests_wake(g);
 }
 
 static void take_remove(struct gateway *g, const char *id, uint64_t seq)
@@ -156,6 +161,8 @@ static void on_control_frame(void *user, struct ipc_conn *c, const Abx__Ipc__Fra
         take_entry(user, f->entry);
     else if (f->body_case == ABX__IPC__FRAME__BODY_REMOVE)
         take_remove(user, f->remove->sandbox_id, f->seq);
+    else if (f->body_case == ABX__IPC__FRAME__BODY_HOLD)
+        gateway_hold(user, f->hold->sandbox_id, f->hold->drain_ms, f->seq);
     else if (f->body_case == ABX__IPC__FRAME__BODY_TABLE_SYNCED)
         take_synced(user);
 }

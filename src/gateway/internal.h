@@ -3,6 +3,7 @@
  *     gateway.c   life of the whole, links to control (table) and engine, rows coming and going
  *     request.c   one request from its head to its end: routing, waiting, relaying, giving up
  *     upstream.c  connections into sandboxes: idle ones, sockets from the engine, who waits for them
+ *     pause.c     sandboxes that are about to be frozen, and those that traffic wakes
  *     answer.c    answers of the gateway's own
  *     request_count.c  what the log and the counters hear of a request
  */
@@ -57,6 +58,7 @@ struct request {
     bool is_broken;         /* it may have reached the sandbox: only the verdict is open */
     bool is_doubted;        /* the table has the sandbox, engine or kernel speak against it */
     bool has_asked;         /* control, after a connection failed */
+    bool is_stream;         /* relayed: its answer has no end of its own */
     bool has_searched;      /* the table for the sandbox of a token, in vain */
 
     struct row *row; /* while it is in the row's `active` */
@@ -101,6 +103,9 @@ void request_set_route(struct request *r);
 /* request.c */
 void request_begin(void *user, struct http_exchange *ex);
 void request_step(struct request *r);
+/* Gives up one of n_refs; the last one frees it. */
+void request_unref(struct request *r);
+void request_wait(struct request *r);
 /* It is in a port's queue: gives up when its time is over before the engine answers. */
 void request_wait_socket(struct request *r);
 /* The engine answered; `code` 0 or its error's. */
@@ -115,8 +120,16 @@ enum upstream upstream_open(struct request *r, struct row *row, struct http_conn
 void upstream_put_back(struct request *r, struct row *row, struct http_conn *conn);
 /* Leaves the port's queue. */
 void upstream_leave(struct request *r);
-/* Closes idle connections and sockets; requests that wait for one are stepped. */
-void upstream_clear(struct row *row);
+/* Closes idle connections and sockets; requests that wait for one get `code` as the engine's answer. */
+void upstream_clear(struct row *row, int code);
+
+/* pause.c */
+/* Requests wait from now on; answers HoldDone when no connection into the sandbox is left. */
+void gateway_hold(struct gateway *g, const char *id, uint32_t drain_ms, uint64_t seq);
+/* The row has changed or lost a connection: the hold may be done with. Before it is freed, in any case. */
+void gateway_hold_check(struct gateway *g, struct row *row);
+/* A request for a paused sandbox: answered, or it waits until that runs. */
+void request_wake(struct request *r, struct row *row);
 
 /* gateway.c */
 bool gateway_has_control(const struct gateway *g);

@@ -41,7 +41,7 @@ static const char text_control_broken[] =
 static const char text_control_late[] =
     "The control plane did not answer in time; the request may have had an effect";
 
-static void request_free(struct request *r)
+void request_unref(struct request *r)
 {
     struct gateway *g = r->g;
 
@@ -63,7 +63,7 @@ static void request_end(struct request *r)
     if (r->port)
         upstream_leave(r);
     r->ex = NULL;
-    request_free(r);
+    request_unref(r);
 }
 
 static void on_client_close(void *user, struct http_exchange *ex, const struct abx_err *why)
@@ -81,6 +81,11 @@ static const struct http_exchange_events own_events = { .on_close = on_client_cl
 
 /* --- waiting ----------------------------------------------------------------------------------- */
 
+static bool is_transitional(const struct row *row)
+{
+    return row->state == ROW_CREATING || row->state == ROW_PAUSING;
+}
+
 static void give_up(struct request *r)
 {
     request_trouble(r, r->is_broken ? COUNT_UPSTREAM_BROKEN : COUNT_UPSTREAM_UNAVAILABLE);
@@ -89,7 +94,7 @@ static void give_up(struct request *r)
     else if (r->route.kind != ROUTE_TO_SANDBOX)
         answer_error(r, 503, 1, text_restarting);
     else if (table_find(&r->g->table, r->route.id) && !r->is_doubted && gateway_has_control(r->g) &&
-             table_find(&r->g->table, r->route.id)->state == ROW_CREATING)
+             is_transitional(table_find(&r->g->table, r->route.id)))
         answer_sandbox_error(r, 409, -1, E2B_TEXT_TRANSITION);
     else
         answer_sandbox_error(r, 503, 1, text_restarting);
@@ -124,7 +129,7 @@ static uint64_t time_left(const struct request *r)
     return r->give_up_at > now ? r->give_up_at - now : 0;
 }
 
-static void request_wait(struct request *r)
+void request_wait(struct request *r)
 {
     r->state = REQUEST_WAIT;
     wait_start(&r->g->waits, &r->wait, time_left(r), on_waited);
@@ -181,7 +186,7 @@ static void on_looked_up(void *user, const struct abx_err *failure, const Abx__I
     (void)fds;
     (void)n_fds;
     if (!r->ex) { /* the client went away meanwhile */
-        request_free(r);
+        request_unref(r);
         return;
     }
     r->n_refs--;
@@ -196,8 +201,6 @@ static void on_looked_up(void *user, const struct abx_err *failure, const Abx__I
                              "The control plane's answer about the sandbox is not valid");
     } else if (row->state == ROW_KILLING) {
         sandbox_is_gone(r); /* its removal was told before: the row would stay for good */
-    } else if (row->state == ROW_PAUSED) {
-        answer_gone(r);
     } else if (r->is_broken) {
         request_trouble(r, COUNT_UPSTREAM_BROKEN);
         answer_sandbox_error(r, 502, 0, text_broken);
@@ -257,11 +260,13 @@ static int relay_begin(struct request *r, struct http_conn *conn, const char *ma
                                .n_response_fields = ANSWER_FIELDS,
                                .bytes_in = &counters->bytes_in[r->count_route],
                                .bytes_out = &counters->bytes_out[r->count_route],
+                               .ret_is_stream = &r->is_stream,
                                .on_done = on_relayed,
                                .user = r };
     int e = upstream_fields_make(r->ex, r->request_id, r->route.port == ENVD_PORT ? "" : mask_host,
                                  r->route.port, is_sandbox, &fields, NULL);
 
+    r->is_stream = false;
     opts.fields = fields.list;
     opts.n_fields = fields.n;
     if (e == 0)
@@ -473,9 +478,12 @@ static void sandbox_step(struct request *r)
     }
     switch (row->state) {
     case ROW_CREATING:
+    case ROW_PAUSING:
         request_wait(r);
         return;
     case ROW_PAUSED:
+        request_wake(r, row);
+        return;
     case ROW_KILLING:
         answer_gone(r);
         return;

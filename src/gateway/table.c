@@ -92,6 +92,8 @@ static enum row_state state_of(Abx__Ipc__Entry__State state)
         return ROW_CREATING;
     case ABX__IPC__ENTRY__STATE__RUNNING:
         return ROW_RUNNING;
+    case ABX__IPC__ENTRY__STATE__PAUSING:
+        return ROW_PAUSING;
     case ABX__IPC__ENTRY__STATE__PAUSED:
         return ROW_PAUSED;
     case ABX__IPC__ENTRY__STATE__KILLING:
@@ -146,6 +148,7 @@ static int row_set(struct table *t, struct row *row, const Abx__Ipc__Entry *entr
         row->key = key_use_get(&t->keys, entry->key_id);
     if (!row->key)
         return err_oom(err);
+    row->auto_resume = entry->auto_resume;
     row->state = state_of(entry->state);
     row->generation = t->generation;
     return 0;

@@ -13,9 +13,10 @@
 #include "schema/ipc.pb-c.h"
 
 struct ports;   /* upstream.h */
-struct request; /* request.h */
+struct request; /* internal.h */
+struct hold;    /* pause.c */
 
-enum row_state { ROW_CREATING, ROW_RUNNING, ROW_PAUSED, ROW_KILLING };
+enum row_state { ROW_CREATING, ROW_RUNNING, ROW_PAUSING, ROW_PAUSED, ROW_KILLING };
 
 struct row {
     struct row *next; /* in its bucket */
@@ -31,6 +32,9 @@ struct row {
     struct ports *ports;
     struct request *active; /* requests with a connection into the sandbox */
     size_t n_active;
+    bool auto_resume;  /* traffic wakes it when it is paused */
+    bool is_waking;    /* control has been asked to */
+    struct hold *hold; /* pause.c; NULL: no Hold waits for its answer */
     bool is_in_table;
     bool owes_done; /* a Remove waits for its answer */
     uint64_t remove_seq;

@@ -272,7 +272,8 @@ enum upstream upstream_open(struct request *r, struct row *row, struct http_conn
 
 void upstream_put_back(struct request *r, struct row *row, struct http_conn *conn)
 {
-    struct port *p = row->is_in_table ? port_get(r->g, row, r->route.port) : NULL;
+    struct port *p =
+        row->is_in_table && row->state == ROW_RUNNING ? port_get(r->g, row, r->route.port) : NULL;
 
     if (p)
         idle_pool_put(&p->idle, conn);
@@ -280,7 +281,7 @@ void upstream_put_back(struct request *r, struct row *row, struct http_conn *con
         http_conn_free(conn);
 }
 
-void upstream_clear(struct row *row)
+void upstream_clear(struct row *row, int code)
 {
     struct ports *ports = TAKE_PTR(row->ports);
 
@@ -291,7 +292,7 @@ void upstream_clear(struct row *row)
         idle_pool_clear(&p->idle);
         port_close_fds(p);
         while (p->waiting)
-            request_sockets_came(port_shift(p), ABX_NOT_FOUND);
+            request_sockets_came(port_shift(p), code);
         free(p);
     }
     free(ports);

@@ -102,6 +102,7 @@ bool ipc_body_is_reply(Abx__Ipc__Frame__BodyCase body)
     case ABX__IPC__FRAME__BODY_LIST_REPLY:
     case ABX__IPC__FRAME__BODY_TEMPLATES_REPLY:
     case ABX__IPC__FRAME__BODY_FREEZE_REPLY:
+    case ABX__IPC__FRAME__BODY_STOP_REPLY:
     case ABX__IPC__FRAME__BODY_USAGE_REPLY:
     case ABX__IPC__FRAME__BODY_AUDIT_REPLY:
     case ABX__IPC__FRAME__BODY_ENGINE_INFO_REPLY:
@@ -109,6 +110,8 @@ bool ipc_body_is_reply(Abx__Ipc__Frame__BodyCase body)
     case ABX__IPC__FRAME__BODY_STEER_REPLY:
     case ABX__IPC__FRAME__BODY_ENTRY_DONE:
     case ABX__IPC__FRAME__BODY_REMOVE_DONE:
+    case ABX__IPC__FRAME__BODY_HOLD_DONE:
+    case ABX__IPC__FRAME__BODY_WAKE_REPLY:
     case ABX__IPC__FRAME__BODY_LOOKUP_REPLY:
     case ABX__IPC__FRAME__BODY_ADMIN_REPLY:
         return true;

@@ -166,6 +166,9 @@ static void server_head(void *user, struct http_conn *c, const struct http1_head
         return;
     }
     r->is_response_sent = true;
+    if (r->opts.ret_is_stream)
+        *r->opts.ret_is_stream =
+            head->status == 101 || response_length(head) == HTTP_LENGTH_UNKNOWN;
     http_conn_read(c, true);
     if (r->is_raw)
         http_exchange_read(r->ex, true);

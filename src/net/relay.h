@@ -26,6 +26,9 @@ struct relay_opts {
     const struct http1_field *response_fields;
     size_t n_response_fields;
     uint64_t *bytes_in, *bytes_out; /* counters.h: bytes from and to the client; may be NULL */
+    /* May be NULL. Set to true when an answer of unknown length, or an upgrade, has begun. Borrowed until
+     * on_done. */
+    bool *ret_is_stream;
     /* Exactly once. When the client went away, err is CANCELED and the exchange is gone (NULL).
      * When the upstream broke after the response head, the exchange was aborted without a last
      * chunk. Before it, the exchange is the caller's again: retry or answer. */

@@ -8,7 +8,8 @@ static bool keep_sandbox(struct op *op, const struct store_sandbox *sb)
            op_keep(op, &op->sandbox.template_id) && op_keep(op, &op->sandbox.build_id) &&
            op_keep(op, &op->sandbox.digest) && op_keep(op, &op->sandbox.alias) &&
            op_keep(op, &op->sandbox.state) && op_keep(op, &op->sandbox.execution_id) &&
-           op_keep(op, &op->sandbox.config) && op_keep(op, &op->sandbox.idempotency_key);
+           op_keep(op, &op->sandbox.config) && op_keep(op, &op->sandbox.envs) &&
+           op_keep(op, &op->sandbox.pause_mode) && op_keep(op, &op->sandbox.idempotency_key);
 }
 
 static bool keep_rest(struct op *op, const struct store_answer *answer,
@@ -85,13 +86,13 @@ static int run_create(struct op *op, struct db *d, struct abx_err *err)
         db_bind(d, SQL_SANDBOX_INSERT,
                 "INSERT INTO sandboxes (id, team_id, template_id, build_id, digest, alias, state,"
                 " is_secure, created_ms, started_ms, end_ms, cpu_count, memory_mb, disk_mb,"
-                " execution_id, config, idempotency_key) VALUES ($1, $2, $3, $4, $5, $6, $7, $8,"
-                " $9, $10, $11, $12, $13, $14, $15, $16, $17)",
-                err, "tttttttiiiiiiittt", sb->id, sb->team, sb->template_id, sb->build_id,
+                " execution_id, config, idempotency_key, envs) VALUES ($1, $2, $3, $4, $5, $6, $7,"
+                " $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
+                err, "tttttttiiiiiiitttt", sb->id, sb->team, sb->template_id, sb->build_id,
                 sb->digest, sb->alias, sb->state, (int64_t)sb->is_secure, sb->created_ms,
                 sb->started_ms, sb->end_ms, (int64_t)sb->cpu_count, (int64_t)sb->memory_mb,
                 (int64_t)sb->disk_mb, sb->execution_id, sb->config,
-                sb->idempotency_key[0] ? sb->idempotency_key : NULL),
+                sb->idempotency_key[0] ? sb->idempotency_key : NULL, sb->envs),
         err);
 }
 
@@ -160,7 +161,7 @@ static int run_run(struct op *op, struct db *d, struct abx_err *err)
                   db_bind(d, SQL_SANDBOX_RUN,
                           "UPDATE sandboxes SET state = 'running', started_ms = $1,"
                           " end_ms = $2, cpu_count = $3, memory_mb = $4, disk_mb = $5,"
-                          " execution_id = $6 WHERE id = $7",
+                          " execution_id = $6, pause_mode = '' WHERE id = $7",
                           err, "iiiiitt", sb->started_ms, sb->end_ms, (int64_t)sb->cpu_count,
                           (int64_t)sb->memory_mb, (int64_t)sb->disk_mb, sb->execution_id, sb->id),
                   err);
@@ -210,6 +211,36 @@ int store_sandbox_remove(struct store *s, const struct store_sandbox *sb,
                          struct abx_err *err)
 {
     return push_change(s, sb, NULL, event, run_remove, done, user, false, err);
+}
+
+static int run_pause(struct op *op, struct db *d, struct abx_err *err)
+{
+    const struct store_sandbox *sb = &op->sandbox;
+    int r = db_finish(d,
+                      db_bind(d, SQL_SANDBOX_PAUSE,
+                              "UPDATE sandboxes SET state = 'paused', end_ms = $1, pause_mode = $2"
+                              " WHERE id = $3",
+                              err, "itt", sb->end_ms, sb->pause_mode, sb->id),
+                      err);
+
+    if (r == 0 && sqlite3_changes(d->h) != 1)
+        r = err_set(err, ABX_INTERNAL, "no row of sandbox '%s'", sb->id);
+    return r < 0 ? r : put_event(op, d, err);
+}
+
+int store_sandbox_pause(struct store *s, const struct store_sandbox *sb,
+                        const struct store_event *event, store_done_fn done, void *user,
+                        struct abx_err *err)
+{
+    _cleanup_(op_freep) struct op *op = op_new();
+
+    if (!op || !keep_sandbox(op, sb) || !keep_rest(op, NULL, event))
+        return err_oom(err);
+    op->run = run_pause;
+    op->done = done;
+    op->user = user;
+    op->is_durable = true;
+    return queue_push(s, TAKE_PTR(op), false, err);
 }
 
 static int run_killing(struct op *op, struct db *d, struct abx_err *err)
@@ -301,7 +332,8 @@ int store_sandbox_load(struct store *s, void (*each)(void *user, const struct st
     sqlite3_stmt *q = db_bind(d, SQL_SANDBOX_LOAD,
                               "SELECT id, team_id, template_id, build_id, digest, alias, state,"
                               " is_secure, created_ms, started_ms, end_ms, cpu_count, memory_mb,"
-                              " disk_mb, execution_id, config, idempotency_key FROM sandboxes"
+                              " disk_mb, execution_id, config, idempotency_key, envs, pause_mode"
+                              " FROM sandboxes"
                               " ORDER BY created_ms, id",
                               err, "");
     int r;
@@ -325,6 +357,8 @@ int store_sandbox_load(struct store *s, void (*each)(void *user, const struct st
             .execution_id = db_text(q, 14),
             .config = db_text(q, 15),
             .idempotency_key = db_text(q, 16),
+            .envs = db_text(q, 17),
+            .pause_mode = db_text(q, 18),
         };
 
         each(user, &sb);

@@ -47,6 +47,9 @@ static const char *const steps_sql[] = {
     " data TEXT NOT NULL, time_ms BIGINT NOT NULL);"
     "CREATE INDEX events_time ON events (time_ms);"
     "CREATE INDEX events_sandbox ON events (sandbox_id, time_ms);",
+    /* 1 -> 2. Paused sandboxes; the environment is needed again when one starts anew from its files. */
+    "ALTER TABLE sandboxes ADD COLUMN pause_mode TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE sandboxes ADD COLUMN envs TEXT NOT NULL DEFAULT '';",
 };
 
 const struct schema_steps schema_steps = { steps_sql, ARRAY_SIZE(steps_sql) };

@@ -48,7 +48,7 @@ struct store_sandbox {
     const char *build_id;
     const char *digest; /* what the driver knows the build as */
     const char *alias;
-    const char *state; /* "creating", "running", "killing" */
+    const char *state; /* "creating", "running", "paused", "killing" */
     bool is_secure;
     int64_t created_ms;
     int64_t started_ms;
@@ -58,6 +58,8 @@ struct store_sandbox {
     uint32_t disk_mb;
     const char *execution_id;
     const char *config;          /* JSON: metadata, network, lifecycle; no environment values */
+    const char *envs;            /* JSON object of its environment, or empty: for a start anew */
+    const char *pause_mode;      /* "full", "filesystem", empty: not paused */
     const char *idempotency_key; /* NULL or empty = none */
 };
 
@@ -99,10 +101,15 @@ typedef void (*store_created_fn)(void *user, const struct store_created *created
  * transaction. `request_hash` tells requests with the same key apart. */
 int store_sandbox_create(struct store *s, const struct store_sandbox *sb, const char *request_hash,
                          store_created_fn done, void *user, struct abx_err *err);
-/* The row becomes `running` with what was enforced, started_ms and end_ms; the answer is kept. */
+/* The row becomes `running` with what was enforced, started_ms and end_ms; the answer is kept. Also for one
+ * that is resumed, then without an answer. */
 int store_sandbox_run(struct store *s, const struct store_sandbox *sb,
                       const struct store_answer *answer, const struct store_event *event,
                       store_done_fn done, void *user, struct abx_err *err);
+/* The row becomes `paused` with end_ms and pause_mode, synced before it completes. */
+int store_sandbox_pause(struct store *s, const struct store_sandbox *sb,
+                        const struct store_event *event, store_done_fn done, void *user,
+                        struct abx_err *err);
 /* The row becomes `killing`. `answer` only for one whose create fails. Completes without a call. */
 int store_sandbox_killing(struct store *s, const struct store_sandbox *sb,
                           const struct store_answer *answer, struct abx_err *err);

@@ -110,7 +110,7 @@ def test_routes(control):
     answer = control.ask("PUT", "/sandboxes")
     assert answer.status == 405 and answer.headers["Allow"] == "POST, GET" and answer.message
     for method, path in (
-        ("POST", "/sandboxes/iabc/pause"),
+        ("POST", "/sandboxes/iabc/snapshots"),
         ("GET", "/templates"),
         ("GET", "/templates/aliases/team%2Fx%3Ay"),
         ("DELETE", "/templates/team%2Fx"),
@@ -138,7 +138,6 @@ def test_refusals_of_create(control):
     refused(400, "Invalid template reference: ", templateID="a b")
     refused(404, "template 'nope' not found", templateID="nope")
     refused(404, "tag 'v1' does not exist for template 'base'", templateID="base:v1")
-    refused(501, "autoPause", autoPause=True)
     refused(400, "volume 'v' not found", volumeMounts=[{"name": "v", "path": "/x"}])
     refused(413, "", raw=json.dumps({"templateID": "x" * (1 << 20)}))
     assert control.engine.creates == []

@@ -132,3 +132,18 @@ test('watching a folder', async () => {
   assert.equal(await exit, undefined)
   await assert.rejects(sandbox.files.watchDir('/tmp/watched', () => {}), NotFoundError)
 })
+
+test('pause and connect', async () => {
+  const box = await Sandbox.create()
+  await box.files.write('/home/user/f', 'mine')
+  assert.equal(await box.pause(), true)
+  assert.equal(await box.pause(), false)
+  assert.equal(await box.isRunning(), false)
+  assert.equal((await box.getInfo()).state, 'paused')
+  const paused = await Sandbox.list({ query: { state: ['paused'] } }).nextItems()
+  assert.ok(paused.some((s) => s.sandboxId === box.sandboxId))
+  const again = await Sandbox.connect(box.sandboxId)
+  assert.equal(await again.files.read('/home/user/f'), 'mine')
+  assert.equal(await box.isRunning(), true)
+  assert.equal(await box.kill(), true)
+})

@@ -289,3 +289,50 @@ def test_async_many():
             assert all(killed)
 
     asyncio.run(main())
+
+
+def is_in_list(box, state):
+    """The state filter of the published list."""
+    pages = Sandbox.list(query=e2b.SandboxQuery(state=[state]))
+    found = []
+    while pages.has_next:
+        found += [b.sandbox_id for b in pages.next_items()]
+    return box.sandbox_id in found
+
+
+def test_pause_and_connect():
+    box = Sandbox.create(timeout=120)
+    try:
+        command = box.commands.run("sleep 1000", background=True)
+        assert box.pause() is not False
+        assert not box.is_running() and box.get_info().state.value == "paused"
+        assert is_in_list(box, e2b.SandboxState.PAUSED) and not is_in_list(box, e2b.SandboxState.RUNNING)
+        if not OLD:
+            assert box.pause() is False
+        again = Sandbox.connect(box.sandbox_id, timeout=60)
+        assert again.is_running() and command.pid in [p.pid for p in box.commands.list()]
+        assert 50 < (box.get_info().end_at - box.get_info().started_at).total_seconds() < 61
+    finally:
+        assert box.kill() is True
+
+
+@pytest.mark.skipif(OLD, reason="lifecycle came later")
+def test_filesystem_only_pause_and_lifecycle():
+    box = Sandbox.create(timeout=120, lifecycle={"on_timeout": "pause", "auto_resume": True}, envs={"KEPT": "yes"})
+    try:
+        boot = box.files.read("/proc/sys/kernel/random/boot_id")
+        box.files.write("/home/user/f", "mine")
+        assert box.pause(mode="filesystem") is True
+        box.connect(timeout=60)
+        assert box.files.read("/home/user/f") == "mine" and box.files.read("/proc/sys/kernel/random/boot_id") != boot
+        assert box.commands.run("echo $KEPT").stdout == "yes\n"
+        assert box.get_info().lifecycle["on_timeout"] == "pause"
+        box.set_timeout(1)
+        deadline = time.monotonic() + 30
+        while box.get_info().state.value != "paused":
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert box.files.read("/home/user/f") == "mine"  # traffic wakes it
+        assert box.get_info().state.value == "running"
+    finally:
+        box.kill()

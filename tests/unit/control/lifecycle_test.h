@@ -29,8 +29,21 @@ struct kill_call {
     bool is_open;
 };
 
+/* A freeze, thaw or stop; one at a time is open. */
+struct change_call {
+    driver_done_fn done;
+    void *user;
+    enum driver_state leads_to;
+};
+
 struct fake {
     struct driver base;
+    struct change_call change;
+    enum driver_state state; /* of all sandboxes */
+    unsigned n_freezes, n_thaws, n_stops;
+    bool is_synced; /* as the last freeze was asked */
+    bool is_resume; /* as the last create was */
+    char env[64];   /* of the last create */
     bool is_up;
     driver_created_fn created; /* open create */
     void *created_user;
@@ -42,6 +55,7 @@ struct fake {
     void *listed_user;
     char list_after[SANDBOX_ID_SIZE];
     unsigned n_lists;
+    bool hides_stopped;
 };
 
 struct world {
@@ -52,7 +66,7 @@ struct world {
     struct fake fake;
     uint8_t seed[TOKEN_SEED_SIZE];
     bool has_gateway; /* then drops wait for lifecycle_told */
-    unsigned n_visible, n_drops;
+    unsigned n_visible, n_drops, n_holds;
 };
 
 static struct world w;
@@ -75,6 +89,9 @@ static _unused_ int fake_create(struct driver *d, const struct driver_create *re
     f->created = done;
     f->created_user = user;
     (void)snprintf(f->created_id, sizeof f->created_id, "%s", req->sandbox_id);
+    f->is_resume = req->is_resume;
+    (void)snprintf(f->env, sizeof f->env, "%s=%s", req->n_envs ? req->envs[0].name : "",
+                   req->n_envs ? req->envs[0].value : "");
     f->n_creates++;
     return 0;
 }
@@ -91,6 +108,55 @@ static _unused_ int fake_kill(struct driver *d, const char *id, const char *requ
     f->kills[f->n_kills] = (struct kill_call){ .done = done, .user = user, .is_open = true };
     (void)snprintf(f->kills[f->n_kills++].id, SANDBOX_ID_SIZE, "%s", id);
     return 0;
+}
+
+static _unused_ int fake_change(struct driver *d, enum driver_state to, driver_done_fn done,
+                                void *user, struct abx_err *err)
+{
+    struct fake *f = fake_of(d);
+
+    if (!f->is_up)
+        return err_set(err, ABX_UNAVAILABLE, "away");
+    f->change = (struct change_call){ done, user, to };
+    return 0;
+}
+
+static _unused_ int fake_freeze(struct driver *d, const char *id, bool is_synced,
+                                driver_done_fn done, void *user, struct abx_err *err)
+{
+    (void)id;
+    fake_of(d)->n_freezes++;
+    fake_of(d)->is_synced = is_synced;
+    return fake_change(d, DRIVER_FROZEN, done, user, err);
+}
+
+static _unused_ int fake_thaw(struct driver *d, const char *id, driver_done_fn done, void *user,
+                              struct abx_err *err)
+{
+    (void)id;
+    fake_of(d)->n_thaws++;
+    return fake_change(d, DRIVER_RUNS, done, user, err);
+}
+
+static _unused_ int fake_stop(struct driver *d, const char *id, driver_done_fn done, void *user,
+                              struct abx_err *err)
+{
+    (void)id;
+    fake_of(d)->n_stops++;
+    return fake_change(d, DRIVER_STOPPED, done, user, err);
+}
+
+static _unused_ bool end_change(const struct abx_err *failure)
+{
+    struct change_call c = w.fake.change;
+
+    if (!c.done)
+        return false;
+    w.fake.change.done = NULL;
+    if (!failure)
+        w.fake.state = c.leads_to;
+    c.done(c.user, 7, failure);
+    return true;
 }
 
 static _unused_ int fake_list(struct driver *d, const char *after, driver_listed_fn done,
@@ -112,9 +178,13 @@ static _unused_ bool fake_is_up(const struct driver *d)
     return ((const struct fake *)(const void *)d)->is_up;
 }
 
-static const struct driver_ops fake_ops = {
-    .create = fake_create, .kill = fake_kill, .list = fake_list, .is_up = fake_is_up
-};
+static const struct driver_ops fake_ops = { .create = fake_create,
+                                            .kill = fake_kill,
+                                            .freeze = fake_freeze,
+                                            .thaw = fake_thaw,
+                                            .stop = fake_stop,
+                                            .list = fake_list,
+                                            .is_up = fake_is_up };
 
 static _unused_ void end_create(const struct abx_err *failure)
 {
@@ -124,6 +194,8 @@ static _unused_ void end_create(const struct abx_err *failure)
 
     assert_non_null(done);
     w.fake.created = NULL;
+    if (!failure)
+        w.fake.state = DRIVER_RUNS;
     done(w.fake.created_user, failure ? NULL : &made, failure, true);
 }
 
@@ -148,10 +220,14 @@ static _unused_ bool end_kills(const struct abx_err *failure)
 static _unused_ void end_list(const char *const *ids, size_t n, bool has_more)
 {
     driver_listed_fn done = w.fake.listed;
+    struct driver_sandbox page[4];
 
     assert_non_null(done);
+    assert_true(n <= ARRAY_SIZE(page));
     w.fake.listed = NULL;
-    done(w.fake.listed_user, ids, n, has_more, NULL);
+    for (size_t i = 0; i < n; i++)
+        page[i] = (struct driver_sandbox){ ids[i], w.fake.state };
+    done(w.fake.listed_user, page, n, has_more, !w.fake.hides_stopped, NULL);
 }
 
 /* --- world -------------------------------------------------------------------------------------- */
@@ -171,6 +247,14 @@ static _unused_ bool on_drop(void *user, struct sandbox *sb)
     return w.has_gateway;
 }
 
+static _unused_ bool on_hold(void *user, struct sandbox *sb)
+{
+    (void)user;
+    (void)sb;
+    w.n_holds++;
+    return w.has_gateway;
+}
+
 static _unused_ int render(void *user, const struct sandbox *sb, struct buf *body)
 {
     (void)user;
@@ -185,6 +269,7 @@ static _unused_ void open_all(void)
         .driver = &w.fake.base,
         .seed = w.seed,
         .on_visible = on_visible,
+        .on_hold = on_hold,
         .on_drop = on_drop,
         .render = render,
     };
@@ -336,6 +421,84 @@ static _unused_ enum sandbox_state state_of(const char *id)
     return sb ? sb->state : SANDBOX_STATES_;
 }
 
+struct request_answer {
+    unsigned n;
+    int status; /* 0 = a failure */
+    int http;   /* of the failure */
+    char text[ABX_ERR_MSG_MAX];
+};
+
+static _unused_ void on_requested(void *user, int status, const struct abx_err *failure)
+{
+    struct request_answer *a = user;
+
+    a->n++;
+    a->status = status;
+    a->http = failure ? err_http_status(failure) : 0;
+    (void)snprintf(a->text, sizeof a->text, "%s", failure ? failure->msg : "");
+}
+
+static _unused_ bool is_requested(void *user)
+{
+    return ((struct request_answer *)user)->n > 0;
+}
+
+static _unused_ void request_as(const char *id, const struct sandbox_request *request,
+                                struct request_answer *a)
+{
+    struct abx_err err = { 0 };
+
+    *a = (struct request_answer){ 0 };
+    assert_int_equal(lifecycle_request(w.lifecycle, id, request, on_requested, a, &err), 0);
+}
+
+static _unused_ void request(const char *id, enum lifecycle_event what, bool drops_memory,
+                             struct request_answer *a)
+{
+    request_as(id, &(struct sandbox_request){ what, 60000, drops_memory, false, 0 }, a);
+}
+
+static _unused_ bool has_change(void *user)
+{
+    (void)user;
+    return w.fake.change.done != NULL;
+}
+
+static struct request_answer reached; /* of the requests that `reach` made */
+
+/* From running, on the way to a pause and back. */
+static _unused_ void reach_paused(enum sandbox_state want, const char *id)
+{
+    bool drops_memory = want == SANDBOX_STOPPING;
+    bool has_gateway = w.has_gateway;
+    struct abx_err failure;
+
+    w.has_gateway = want == SANDBOX_DRAINING; /* else it is over at once */
+    request(id, EV_PAUSE, drops_memory, &reached);
+    w.has_gateway = has_gateway;
+    if (want == SANDBOX_DRAINING || want == SANDBOX_FREEZING)
+        return;
+    if (want == SANDBOX_THAWING) {
+        (void)err_set(&failure, ABX_DEADLINE_EXCEEDED, "not frozen");
+        assert_true(end_change(&failure));
+        return;
+    }
+    assert_true(end_change(NULL));
+    if (want == SANDBOX_SAVING)
+        return;
+    if (want == SANDBOX_STOPPING) {
+        assert_true(run_until(has_change, NULL));
+        return;
+    }
+    assert_true(run_until(is_requested, &reached));
+    assert_int_equal(reached.status, 204);
+    if (want == SANDBOX_PAUSED)
+        return;
+    request(id, EV_RESUME, false, &reached);
+    if (want == SANDBOX_RESUMING)
+        assert_true(end_change(NULL));
+}
+
 /* Brings a new sandbox into a state. */
 static _unused_ void reach(enum sandbox_state want, struct answer *a, char id[SANDBOX_ID_SIZE])
 {
@@ -348,6 +511,8 @@ static _unused_ void reach(enum sandbox_state want, struct answer *a, char id[SA
         end_create(NULL);
     if (want >= SANDBOX_RUNNING)
         assert_true(run_until(is_answered, a));
+    if (want > SANDBOX_RUNNING && want < SANDBOX_KILLING)
+        reach_paused(want, id);
     if (want >= SANDBOX_KILLING)
         assert_int_equal(lifecycle_kill(w.lifecycle, id, "request", NULL, NULL, &err), 0);
     if (want >= SANDBOX_REMOVING) {
@@ -366,11 +531,14 @@ static _unused_ bool settle(void *user)
 
     if (w.fake.created)
         end_create(NULL);
+    (void)end_change(NULL);
     (void)end_kills(NULL);
     s = state_of(id);
     if (s == SANDBOX_KILLING && w.has_gateway)
         lifecycle_told(w.lifecycle, id);
-    return s == SANDBOX_STATES_ || s == SANDBOX_RUNNING;
+    if (s == SANDBOX_DRAINING && w.has_gateway)
+        lifecycle_held(w.lifecycle, id);
+    return s == SANDBOX_STATES_ || machine_state(s)->exit == EXIT_REST;
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -10,6 +10,14 @@ struct cell {
     bool is_killed_there; /* the driver was asked to kill */
 };
 
+/* Between running and paused, and back. */
+#define ON_THE_WAY                                                                                 \
+    {                                                                                              \
+        [KILL] = { false, 201, true, true },     [DIED] = { false, 201, false, false },            \
+        [UP] = { true, 201, false, false },      [TOLD] = { true, 201, false, false },             \
+        [ABANDON] = { false, 201, false, true },                                                   \
+    }
+
 static const struct cell cells[SANDBOX_GONE][OUTSIDE_COUNT] = {
     [SANDBOX_WRITING] = { [KILL] = { false, 0, true, false },
                           [DIED] = { true, 201, false, false },
@@ -31,6 +39,14 @@ static const struct cell cells[SANDBOX_GONE][OUTSIDE_COUNT] = {
                           [UP] = { true, 201, false, false },
                           [TOLD] = { true, 201, false, false },
                           [ABANDON] = { false, 201, false, true } },
+    [SANDBOX_DRAINING] = ON_THE_WAY,
+    [SANDBOX_FREEZING] = ON_THE_WAY,
+    [SANDBOX_SAVING] = ON_THE_WAY,
+    [SANDBOX_STOPPING] = ON_THE_WAY,
+    [SANDBOX_PAUSED] = ON_THE_WAY,
+    [SANDBOX_WAKING] = ON_THE_WAY,
+    [SANDBOX_RESUMING] = ON_THE_WAY,
+    [SANDBOX_THAWING] = ON_THE_WAY,
     [SANDBOX_KILLING] = { [KILL] = { false, 201, false, true },
                           [DIED] = { false, 201, false, true },
                           [UP] = { false, 201, false, true },
@@ -69,6 +85,13 @@ static void fire_outside(enum outside ev, const char *id, struct kill_answer *ki
     }
 }
 
+static bool is_at_rest(const char *id)
+{
+    enum sandbox_state s = state_of(id);
+
+    return s != SANDBOX_STATES_ && machine_state(s)->exit == EXIT_REST;
+}
+
 static void check_cell(enum sandbox_state s, enum outside ev)
 {
     const struct cell *want = &cells[s][ev];
@@ -87,14 +110,13 @@ static void check_cell(enum sandbox_state s, enum outside ev)
         goes = run_until(is_answered, &made);
     else if (goes)
         goes = run_until(is_empty, NULL);
-    if (!goes || (state_of(id) == SANDBOX_RUNNING) != want->lives || made.n != 1 ||
-        made.status != want->status || (made.code == 0) != (want->status != 0) ||
-        killed.n != (ev == KILL) || killed.existed != want->existed ||
-        (w.fake.n_kills > 0) != want->is_killed_there)
+    if (!goes || is_at_rest(id) != want->lives || made.n != 1 || made.status != want->status ||
+        (made.code == 0) != (want->status != 0) || killed.n != (ev == KILL) ||
+        killed.existed != want->existed || (w.fake.n_kills > 0) != want->is_killed_there)
         fail_msg("state %d, event %d: ended %d, lives %d, answers %u, status %d, killers %u, "
                  "existed %d, kills %u",
-                 (int)s, (int)ev, goes, state_of(id) == SANDBOX_RUNNING, made.n, made.status,
-                 killed.n, killed.existed, w.fake.n_kills);
+                 (int)s, (int)ev, goes, is_at_rest(id), made.n, made.status, killed.n,
+                 killed.existed, w.fake.n_kills);
 }
 
 static void check_all_cells(bool has_gateway)

@@ -30,7 +30,7 @@ static void requests_find_their_route(void **state)
         { "POST", "/v2/sandboxes/iabc/connect", ROUTE_SANDBOX_CONNECT_V2, "iabc" },
         { "POST", "/sandboxes/iabc/timeout", ROUTE_SANDBOX_TIMEOUT, "iabc" },
         { "POST", "/sandboxes/iabc/refreshes", ROUTE_SANDBOX_REFRESH, "iabc" },
-        { "POST", "/sandboxes/iabc/pause", ROUTE_UNBUILT, "iabc" },
+        { "POST", "/sandboxes/iabc/pause", ROUTE_SANDBOX_PAUSE, "iabc" },
         { "DELETE", "/templates/team%2Fx%3Adefault", ROUTE_UNBUILT, "team%2Fx%3Adefault" },
         { "GET", "/templates/aliases/ns%2Fmy", ROUTE_UNBUILT, "ns%2Fmy" },
         { "PUT", "/sandboxes", ROUTE_METHOD, NULL },

@@ -646,10 +646,31 @@ static void bad_socket_paths_are_errors(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
+/* A peer that waits for an answer gets it only if its kind is known as one. */
+static void answers_are_known_by_their_kind(void **state)
+{
+    const ProtobufCMessageDescriptor *d = &abx__ipc__frame__descriptor;
+    unsigned n = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < d->n_fields; i++) {
+        const char *name = d->fields[i].name;
+        size_t k = strlen(name);
+        bool is_reply = strcmp(name, "error") == 0 ||
+                        (k > 6 && strcmp(name + k - 6, "_reply") == 0) ||
+                        (k > 5 && strcmp(name + k - 5, "_done") == 0);
+
+        assert_int_equal(ipc_body_is_reply((Abx__Ipc__Frame__BodyCase)d->fields[i].id), is_reply);
+        n += is_reply;
+    }
+    assert_true(n > 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(request_gets_its_answer),
+        T(answers_are_known_by_their_kind),
         T(error_frame_becomes_failure),
         T(foreign_error_codes_become_unknown),
         T(request_ends_at_its_deadline_once),

@@ -1,0 +1,388 @@
+/* lifecycle_pause.c - pause and resume. See machine.h.
+ *
+ * A pause of either kind first lets the gateways end what is in flight, then has the driver freeze; the
+ * row `paused` is what makes it true, and is on the disk before it is answered. Without memory the
+ * processes end after that. Whatever was done before is undone when it fails. A resume wakes first and
+ * writes afterwards: a crash between leaves it paused, and lifecycle_restart.c brings the driver back to that.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/str.h"
+#include "control/lifecycle_internal.h"
+
+#define HOLD_MS 4500 /* gateways are disconnected before, TABLE_HOLD_MS */
+#define LATER_MS 500
+#define AGAIN_MS 5000 /* after a pause that failed it is not over at once again */
+
+static const struct change no_change;
+
+/* --- calls --------------------------------------------------------------------------------------- */
+
+/* One to driver or store for the state that the sandbox is in; what comes too late finds nothing. */
+struct call {
+    struct lifecycle *lifecycle;
+    uint64_t number;
+    char id[SANDBOX_ID_SIZE];
+};
+
+static struct call *call_new(struct sandbox *sb, struct abx_err *err)
+{
+    struct call *c = calloc(1, sizeof(*c));
+
+    if (!c) {
+        (void)err_oom(err);
+        return NULL;
+    }
+    c->lifecycle = sb->lifecycle;
+    c->number = sb->call = ++sb->lifecycle->last_call;
+    memcpy(c->id, sb->id, sizeof(c->id));
+    return c;
+}
+
+static void call_ended(struct call *c, const struct abx_err *failure)
+{
+    struct sandbox *sb = lifecycle_find(c->lifecycle, c->id);
+    uint64_t number = c->number;
+
+    free(c);
+    if (!sb || sb->call != number)
+        return;
+    sb->call = 0;
+    lifecycle_fire(sb, failure ? EV_FAILED : EV_DONE, &(struct change){ .failure = failure });
+}
+
+static void on_driver(void *user, uint32_t us, const struct abx_err *failure)
+{
+    (void)us;
+    call_ended(user, failure);
+}
+
+static void on_store(void *user, const struct abx_err *failure)
+{
+    call_ended(user, failure);
+}
+
+/* The call could not be made. */
+static void call_failed(struct sandbox *sb, struct call *c, const struct abx_err *why)
+{
+    free(c);
+    sb->call = 0;
+    lifecycle_fire(sb, EV_FAILED, &(struct change){ .failure = why });
+}
+
+enum driver_call { CALL_FREEZE, CALL_THAW, CALL_STOP };
+
+static void call_driver(struct sandbox *sb, enum driver_call what)
+{
+    struct driver *d = sb->lifecycle->opts.driver;
+    struct abx_err err;
+    struct call *c = call_new(sb, &err);
+    int r = c ? 0 : err.code;
+
+    if (r == 0 && !d)
+        r = err_set(&err, ABX_UNAVAILABLE, "there is no driver yet");
+    if (r == 0) {
+        switch (what) {
+        case CALL_FREEZE:
+            r = d->ops->freeze(d, sb->id, !sb->keeps_memory, on_driver, c, &err);
+            break;
+        case CALL_THAW:
+            r = d->ops->thaw(d, sb->id, on_driver, c, &err);
+            break;
+        case CALL_STOP:
+            r = d->ops->stop(d, sb->id, on_driver, c, &err);
+            break;
+        }
+    }
+    if (r < 0)
+        call_failed(sb, c, &err);
+}
+
+/* --- events -------------------------------------------------------------------------------------- */
+
+static const char *mode_name(const struct sandbox *sb)
+{
+    return sb->keeps_memory ? "full" : "filesystem";
+}
+
+/* {"mode":...,"reason":...,"stages":[...]}; NULL when out of memory. Owned by the caller. */
+static char *event_data(const struct sandbox *sb, const char *reason)
+{
+    _cleanup_(buf_done) struct buf b = BUF_INIT(4096);
+
+    (void)buf_printf(&b, "{\"mode\":\"%s\",\"reason\":\"%s\",", mode_name(sb), reason);
+    (void)lifecycle_stages_put(&b, sb->stages, sb->n_stages);
+    return buf_append_str(&b, "}") == BUF_OK && buf_cstr(&b) ? strdup(buf_cstr(&b)) : NULL;
+}
+
+/* What the driver lacks (files, the template) is not what the client asked for: that is there. */
+static void driver_trouble(struct abx_err *err)
+{
+    bool may_pass = err->code == ABX_RESOURCE_EXHAUSTED || err->code == ABX_UNAVAILABLE ||
+                    err->code == ABX_DEADLINE_EXCEEDED || err->reason == ABX_REASON_CONFLICT;
+
+    if (!may_pass) {
+        err->code = ABX_INTERNAL;
+        err->reason = ABX_REASON_NONE;
+    }
+}
+
+/* --- pause --------------------------------------------------------------------------------------- */
+
+void act_drain(struct sandbox *sb, const struct change *c)
+{
+    struct lifecycle *l = sb->lifecycle;
+
+    (void)c;
+    lifecycle_stages_begin(sb);
+    sb->t_begin_ns = time_mono_ns();
+    sb->keeps_memory = !sb->operation->request.drops_memory;
+    sb->end_before_ms = sb->end_ms;
+    (void)uv_timer_start(&sb->timer, lifecycle_on_timer, HOLD_MS, 0);
+    if (!l->opts.on_hold(l->opts.user, sb))
+        lifecycle_fire(sb, EV_HELD, &no_change);
+}
+
+void act_freeze(struct sandbox *sb, const struct change *c)
+{
+    (void)c;
+    (void)uv_timer_stop(&sb->timer);
+    call_driver(sb, CALL_FREEZE);
+}
+
+void act_save(struct sandbox *sb, const struct change *c)
+{
+    bool is_timeout = sb->operation && sb->operation->request.is_timeout;
+    _cleanup_(freep) char *data = event_data(sb, is_timeout ? "timeout" : "request");
+    char id[UUID_SIZE];
+    struct store_event event = { .id = id,
+                                 .type = "sandbox.lifecycle.paused",
+                                 .data = data ? data : "{}",
+                                 .time_ms = time_wall_ms() };
+    struct store_sandbox row;
+    struct abx_err err;
+    struct call *call = call_new(sb, &err);
+    int r = call ? 0 : err.code;
+
+    (void)c;
+    uuid_new(id);
+    sb->end_ms = event.time_ms; /* of a paused one: since when */
+    row = sandbox_row(sb, "paused");
+    if (r == 0)
+        r = store_sandbox_pause(sb->lifecycle->opts.store, &row, &event, on_store, call, &err);
+    if (r < 0)
+        call_failed(sb, call, &err);
+}
+
+/* Without memory the processes end now. */
+void act_stop(struct sandbox *sb, const struct change *c)
+{
+    (void)c;
+    if (sb->call != 0)
+        return;
+    if (sb->keeps_memory)
+        lifecycle_fire(sb, EV_DONE, &no_change);
+    else
+        call_driver(sb, CALL_STOP);
+}
+
+static void log_change(const struct sandbox *sb, const char *what)
+{
+    char ms[24];
+
+    (void)snprintf(ms, sizeof ms, "%.2f", (double)(time_mono_ns() - sb->t_begin_ns) / 1e6);
+    log_info(what, "id", sb->id, "mode", mode_name(sb), "ms", ms, NULL);
+}
+
+void act_paused(struct sandbox *sb, const struct change *c)
+{
+    (void)c;
+    (void)uv_timer_stop(&sb->timer);
+    log_change(sb, "sandbox paused");
+    sb->lifecycle->opts.on_visible(sb->lifecycle->opts.user, sb);
+    operation_end(sb, 204, NULL);
+}
+
+void act_pause_failed(struct sandbox *sb, const struct change *c)
+{
+    struct abx_err err = *c->failure;
+
+    sb->end_ms = sb->end_before_ms;
+    (void)err_wrap(&err, err.code, "Error pausing sandbox '%s' while %s", sb->id,
+                   machine_state(c->from)->name);
+    log_err("a sandbox could not be paused", &err);
+    driver_trouble(&err);
+    operation_end(sb, 0, &err);
+    act_thaw(sb, c);
+}
+
+void act_thaw(struct sandbox *sb, const struct change *c)
+{
+    (void)c;
+    if (sb->call == 0)
+        call_driver(sb, CALL_THAW);
+}
+
+/* It runs as before, with the time that it had. */
+void act_reopen(struct sandbox *sb, const struct change *c)
+{
+    int64_t left_ms = sb->end_ms - time_wall_ms();
+
+    (void)c;
+    (void)uv_timer_start(&sb->timer, lifecycle_on_timer, (uint64_t)MAX(left_ms, (int64_t)AGAIN_MS),
+                         0);
+    sb->lifecycle->opts.on_visible(sb->lifecycle->opts.user, sb);
+}
+
+void act_later(struct sandbox *sb, const struct change *c)
+{
+    if (sb->state == SANDBOX_THAWING &&
+        (c->failure->code == ABX_FAILED_PRECONDITION || c->failure->code == ABX_NOT_FOUND)) {
+        lifecycle_fire(sb, EV_DIED, &(struct change){ .reason = "lost" });
+        return;
+    }
+    if (c->failure->code != ABX_UNAVAILABLE)
+        log_warn("a sandbox keeps its state for now", "id", sb->id, "state",
+                 machine_state(sb->state)->name, "error", c->failure->msg, NULL);
+    (void)uv_timer_start(&sb->timer, lifecycle_on_timer, LATER_MS, 0);
+}
+
+/* --- resume -------------------------------------------------------------------------------------- */
+
+static void start_anew(struct sandbox *sb)
+{
+    struct abx_err err;
+
+    if (lifecycle_start(sb, &err) < 0)
+        lifecycle_fire(sb, EV_FAILED, &(struct change){ .failure = &err });
+}
+
+static void on_dropped(void *user, uint32_t us, const struct abx_err *failure)
+{
+    struct call *c = user;
+    struct sandbox *sb = lifecycle_find(c->lifecycle, c->id);
+
+    (void)us;
+    if (failure || !sb || sb->call != c->number) {
+        call_ended(c, failure);
+        return;
+    }
+    free(c);
+    sb->call = 0;
+    sb->keeps_memory = false;
+    start_anew(sb);
+}
+
+/* Its memory is not wanted any more: the processes end, then it starts with its files. */
+static void drop_memory(struct sandbox *sb)
+{
+    struct driver *d = sb->lifecycle->opts.driver;
+    struct abx_err err;
+    struct call *c = call_new(sb, &err);
+
+    if (!c || d->ops->stop(d, sb->id, on_dropped, c, &err) < 0)
+        call_failed(sb, c, &err);
+}
+
+void act_wake(struct sandbox *sb, const struct change *c)
+{
+    struct lifecycle *l = sb->lifecycle;
+    const struct sandbox_request *request = &sb->operation->request;
+    struct abx_err err;
+
+    (void)c;
+    lifecycle_stages_begin(sb);
+    sb->t_begin_ns = time_mono_ns();
+    /* It counts itself by now. */
+    if (lifecycle_check_limit(sb, lifecycle_count_active(l, sb->team, NULL) - 1,
+                              request->max_active, &err) < 0) {
+        lifecycle_fire(sb, EV_FAILED, &(struct change){ .failure = &err, .is_ours = true });
+        return;
+    }
+    l->opts.on_visible(l->opts.user, sb); /* requests wait from here on */
+    if (!sb->keeps_memory)
+        start_anew(sb);
+    else if (request->drops_memory)
+        drop_memory(sb);
+    else
+        call_driver(sb, CALL_THAW);
+}
+
+void lifecycle_demote(struct sandbox *sb)
+{
+    char id[UUID_SIZE];
+    struct store_event event = {
+        .id = id,
+        .type = "sandbox.lifecycle.updated",
+        .data =
+            "{\"mode\":\"filesystem\",\"reason\":\"its processes ended while it was paused: the "
+            "machine was started anew, or they were killed\"}",
+        .time_ms = time_wall_ms()
+    };
+    struct store_sandbox row;
+    struct abx_err err;
+
+    sb->keeps_memory = false;
+    row = sandbox_row(sb, "paused");
+    uuid_new(id);
+    log_warn("the memory of a paused sandbox is lost, its files are kept", "id", sb->id, NULL);
+    if (store_sandbox_pause(sb->lifecycle->opts.store, &row, &event, NULL, NULL, &err) < 0)
+        log_err("row of a paused sandbox", &err);
+}
+
+void act_wake_failed(struct sandbox *sb, const struct change *c)
+{
+    struct abx_err err = *c->failure;
+
+    if (sb->keeps_memory && err.code == ABX_FAILED_PRECONDITION && sb->operation) {
+        lifecycle_demote(sb);
+        lifecycle_fire(sb, sb->operation->request.what, &no_change);
+        return;
+    }
+    sb->lifecycle->opts.on_visible(sb->lifecycle->opts.user, sb);
+    if (!c->is_ours) {
+        (void)err_wrap(&err, err.code, "Sandbox \"%s\" cannot be resumed", sb->id);
+        log_err("resume", &err);
+        driver_trouble(&err);
+    }
+    operation_end(sb, 0, &err);
+}
+
+void act_resume_row(struct sandbox *sb, const struct change *c)
+{
+    _cleanup_(freep) char *data = NULL;
+    char id[UUID_SIZE];
+    struct store_event event = { .id = id,
+                                 .type = "sandbox.lifecycle.resumed",
+                                 .time_ms = time_wall_ms() };
+    struct store_sandbox row;
+    struct abx_err err;
+    struct call *call = call_new(sb, &err);
+    int r = call ? 0 : err.code;
+
+    if (c->created)
+        lifecycle_take_created(sb, c->created);
+    data = event_data(sb, "request");
+    event.data = data ? data : "{}";
+    uuid_new(id);
+    sb->started_ms = event.time_ms;
+    sb->timeout_ms = sb->operation->request.timeout_ms;
+    sb->end_ms = event.time_ms + sb->timeout_ms;
+    row = sandbox_row(sb, "running");
+    if (r == 0)
+        r = store_sandbox_run(sb->lifecycle->opts.store, &row, NULL, &event, on_store, call, &err);
+    if (r < 0)
+        call_failed(sb, call, &err);
+}
+
+void act_resumed(struct sandbox *sb, const struct change *c)
+{
+    if (c->failure)
+        log_err("row of a resumed sandbox", c->failure);
+    (void)uv_timer_start(&sb->timer, lifecycle_on_timer, (uint64_t)sb->timeout_ms, 0);
+    log_change(sb, "sandbox resumed");
+    sb->lifecycle->opts.on_visible(sb->lifecycle->opts.user, sb);
+    operation_end(sb, 201, NULL);
+}

@@ -1,0 +1,446 @@
+/* Pause and resume: order of the steps, what each failure undoes, the queue, restarts. */
+#include "lifecycle_test.h"
+
+#include "control/lifecycle_internal.h"
+
+static struct sandbox *find(const char *id)
+{
+    return lifecycle_find(w.lifecycle, id);
+}
+
+static bool is_paused(void *user)
+{
+    return state_of(user) == SANDBOX_PAUSED;
+}
+
+static bool runs(void *user)
+{
+    return state_of(user) == SANDBOX_RUNNING;
+}
+
+static void gateways_let_go_before_the_freeze(void **state)
+{
+    struct request_answer pause;
+    struct answer a = { 0 };
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    w.has_gateway = true;
+    reach(SANDBOX_RUNNING, &a, id);
+    request(id, EV_PAUSE, false, &pause);
+    assert_int_equal(w.n_holds, 1);
+    assert_int_equal(w.fake.n_freezes, 0);
+    lifecycle_held(w.lifecycle, id);
+    assert_int_equal(w.fake.n_freezes, 1);
+    assert_false(w.fake.is_synced);  /* memory is in no file */
+    lifecycle_held(w.lifecycle, id); /* late, of another gateway */
+    assert_true(end_change(NULL));
+    assert_int_equal(pause.n, 0); /* the row is not written yet */
+    assert_true(run_until(is_requested, &pause));
+    assert_int_equal(pause.status, 204);
+    assert_int_equal(state_of(id), SANDBOX_PAUSED);
+    assert_int_equal(w.fake.n_stops, 0);
+    assert_int_equal(w.n_visible, 2);
+}
+
+static void gateways_that_say_nothing_have_a_deadline(void **state)
+{
+    struct request_answer pause;
+    struct answer a = { 0 };
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    w.has_gateway = true;
+    reach(SANDBOX_RUNNING, &a, id);
+    request(id, EV_PAUSE, false, &pause);
+    assert_in_range(uv_timer_get_due_in(&find(id)->timer), 1, 5000);
+    lifecycle_on_timer(&find(id)->timer);
+    assert_int_equal(w.fake.n_freezes, 1);
+    assert_int_equal(state_of(id), SANDBOX_FREEZING);
+}
+
+static void without_memory_the_files_are_synced_and_the_processes_end_last(void **state)
+{
+    struct request_answer pause, resume;
+    struct answer a = { 0 };
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_RUNNING, &a, id);
+    request(id, EV_PAUSE, true, &pause);
+    assert_true(w.fake.is_synced);
+    assert_true(end_change(NULL));
+    assert_int_equal(w.fake.n_stops, 0); /* not before the row says so */
+    assert_true(run_until(has_change, NULL));
+    assert_int_equal(w.fake.n_stops, 1);
+    assert_int_equal(pause.n, 0);
+    assert_true(end_change(NULL));
+    assert_int_equal(pause.status, 204);
+    request(id, EV_CONNECT, false, &resume);
+    assert_true(w.fake.is_resume);
+    assert_string_equal(w.fake.env, "NAME=value");
+    end_create(NULL);
+    assert_true(run_until(is_requested, &resume));
+    assert_int_equal(resume.status, 201);
+    assert_int_equal(state_of(id), SANDBOX_RUNNING);
+    assert_in_range(find(id)->end_ms - time_wall_ms(), 50000, 60000);
+}
+
+static void a_stop_that_fails_is_tried_again(void **state)
+{
+    struct answer a = { 0 };
+    struct abx_err failure;
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_STOPPING, &a, id);
+    (void)err_set(&failure, ABX_INTERNAL, "stuck");
+    assert_true(end_change(&failure));
+    assert_int_equal(reached.n, 0);
+    assert_true(run_until(has_change, NULL));
+    assert_int_equal(w.fake.n_stops, 2);
+    assert_true(end_change(NULL));
+    assert_int_equal(reached.status, 204);
+}
+
+static void a_freeze_that_fails_leaves_it_running(void **state)
+{
+    struct request_answer pause;
+    struct answer a = { 0 };
+    struct abx_err failure;
+    char id[SANDBOX_ID_SIZE];
+    int64_t end_ms;
+
+    (void)state;
+    reach(SANDBOX_RUNNING, &a, id);
+    end_ms = find(id)->end_ms;
+    request(id, EV_PAUSE, false, &pause);
+    (void)err_set(&failure, ABX_DEADLINE_EXCEEDED, "not frozen in 5 s");
+    assert_true(end_change(&failure));
+    assert_int_equal(pause.http, 504);
+    assert_non_null(strstr(pause.text, "while freezing: not frozen in 5 s"));
+    assert_int_equal(state_of(id), SANDBOX_THAWING);
+    (void)err_set(&failure, ABX_UNAVAILABLE, "away");
+    assert_true(end_change(&failure));
+    assert_true(run_until(has_change, NULL));
+    assert_int_equal(w.fake.n_thaws, 2);
+    assert_true(end_change(NULL));
+    assert_int_equal(state_of(id), SANDBOX_RUNNING);
+    assert_int_equal(find(id)->end_ms, end_ms);
+    assert_int_equal(w.n_visible, 2); /* those who wait go on */
+}
+
+static void a_wake_that_fails_leaves_it_paused(void **state)
+{
+    struct answer a = { 0 };
+    struct abx_err failure;
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_WAKING, &a, id);
+    (void)err_set(&failure, ABX_NOT_FOUND, "no group");
+    assert_true(end_change(&failure));
+    assert_int_equal(reached.http, 500); /* not 404: the sandbox is there */
+    assert_non_null(strstr(reached.text, "cannot be resumed: no group"));
+    assert_int_equal(state_of(id), SANDBOX_PAUSED);
+    request(id, EV_RESUME, false, &reached);
+    assert_true(end_change(NULL));
+    assert_true(run_until(is_requested, &reached));
+    assert_int_equal(reached.status, 201);
+}
+
+static void what_has_no_processes_to_thaw_starts_with_its_files(void **state)
+{
+    struct answer a = { 0 };
+    struct abx_err failure;
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_WAKING, &a, id);
+    (void)err_set(&failure, ABX_FAILED_PRECONDITION, "no processes");
+    assert_true(end_change(&failure));
+    assert_int_equal(reached.n, 0);
+    assert_false(find(id)->keeps_memory);
+    assert_true(w.fake.is_resume);
+    end_create(NULL);
+    assert_true(run_until(is_requested, &reached));
+    assert_int_equal(reached.status, 201);
+}
+
+static void memory_that_is_not_wanted_is_dropped_first(void **state)
+{
+    struct answer a = { 0 };
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_PAUSED, &a, id);
+    request(id, EV_CONNECT, true, &reached);
+    assert_int_equal(w.fake.n_stops, 1);
+    assert_int_equal(w.fake.n_thaws, 0);
+    assert_null(w.fake.created);
+    assert_true(end_change(NULL));
+    assert_non_null(w.fake.created);
+    end_create(NULL);
+    assert_true(run_until(is_requested, &reached));
+    assert_int_equal(reached.status, 201);
+}
+
+static void requests_take_turns_and_each_gets_its_answer(void **state)
+{
+    static const struct {
+        enum lifecycle_event what;
+        int status; /* 0: refused, with */
+        int http;
+    } asked[] = {
+        { EV_PAUSE, 204, 0 },   { EV_PAUSE, 0, 409 },   { EV_EXTEND, 0, 404 },
+        { EV_CONNECT, 201, 0 }, { EV_RESUME, 0, 409 },  { EV_CONNECT, 200, 0 },
+        { EV_PAUSE, 204, 0 },   { EV_REFRESH, 0, 404 }, { EV_RESUME, 201, 0 },
+        { EV_EXTEND, 204, 0 },
+    };
+    struct request_answer got[ARRAY_SIZE(asked)];
+    struct answer a = { 0 };
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_RUNNING, &a, id);
+    for (size_t i = 0; i < ARRAY_SIZE(asked); i++)
+        request(id, asked[i].what, false, &got[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(asked); i++) {
+        while (got[i].n == 0) {
+            if (i + 1 < ARRAY_SIZE(asked) && asked[i + 1].http == 0)
+                assert_int_equal(got[i + 1].n, 0);
+            (void)end_change(NULL);
+            (void)uv_run(&w.loop, UV_RUN_NOWAIT);
+        }
+        assert_int_equal(got[i].status, asked[i].status);
+        assert_int_equal(got[i].http, asked[i].http);
+    }
+}
+
+static void too_many_requests_are_refused(void **state)
+{
+    static struct request_answer got[LIFECYCLE_WAITING_MAX + 1];
+    struct sandbox_request rq = { .what = EV_CONNECT, .timeout_ms = 1000 };
+    struct answer a = { 0 };
+    struct abx_err err = { 0 };
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_FREEZING, &a, id);
+    for (size_t i = 0; i < LIFECYCLE_WAITING_MAX; i++)
+        request_as(id, &rq, &got[i]);
+    assert_int_equal(lifecycle_request(w.lifecycle, id, &rq, on_requested, &got[0], &err),
+                     ABX_UNAVAILABLE);
+    assert_int_equal(err.reason, ABX_REASON_BUSY);
+    /* A kill overtakes them all, and each hears of it. */
+    assert_int_equal(lifecycle_kill(w.lifecycle, id, "request", NULL, NULL, &err), 0);
+    assert_int_equal(reached.http, 409);
+    for (size_t i = 0; i < LIFECYCLE_WAITING_MAX; i++) {
+        assert_int_equal(got[i].n, 1);
+        assert_int_equal(got[i].http, 404);
+    }
+    assert_true(end_change(NULL)); /* too late for anything */
+    assert_int_equal(state_of(id), SANDBOX_KILLING);
+}
+
+static void what_wakes_counts_against_the_limit(void **state)
+{
+    struct sandbox_request rq = { .what = EV_CONNECT, .timeout_ms = 1000, .max_active = 1 };
+    struct request_answer got;
+    struct answer a = { 0 }, b = { 0 };
+    char id[SANDBOX_ID_SIZE], other[SANDBOX_ID_SIZE];
+    struct abx_err err;
+
+    (void)state;
+    reach(SANDBOX_PAUSED, &a, id);
+    reach(SANDBOX_RUNNING, &b, other);
+    request_as(id, &rq, &got);
+    assert_int_equal(got.http, 429);
+    assert_int_equal(state_of(id), SANDBOX_PAUSED);
+    assert_int_equal(lifecycle_kill(w.lifecycle, other, "request", NULL, NULL, &err), 0);
+    request_as(id, &rq, &got);
+    assert_true(end_change(NULL));
+    assert_true(run_until(is_requested, &got));
+    assert_int_equal(got.status, 201);
+}
+
+/* --- its time is over ----------------------------------------------------------------------------- */
+
+static void set_lifecycle(const char *id, const char *on_timeout, bool memory)
+{
+    json_t *config =
+        json_pack("{s:{s:s},s:b}", "lifecycle", "onTimeout", on_timeout, "autoPauseMemory", memory);
+
+    assert_int_equal(sandbox_set_config(find(id), config, NULL), 0);
+    json_decref(config);
+}
+
+static void expire(const char *id)
+{
+    struct sandbox_request rq = { .what = EV_EXTEND, .timeout_ms = 1 };
+    struct request_answer got;
+
+    request_as(id, &rq, &got);
+    assert_true(run_until(is_requested, &got));
+}
+
+static void it_pauses_itself_the_way_it_was_told(void **state)
+{
+    struct answer a = { 0 };
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    for (int memory = 0; memory < 2; memory++) {
+        reach(SANDBOX_RUNNING, &a, id);
+        set_lifecycle(id, "pause", memory);
+        expire(id);
+        assert_true(run_until(has_change, NULL));
+        assert_int_equal(w.fake.is_synced, !memory);
+        while (state_of(id) != SANDBOX_PAUSED) {
+            (void)end_change(NULL);
+            (void)uv_run(&w.loop, UV_RUN_NOWAIT);
+        }
+        assert_int_equal(find(id)->keeps_memory, memory);
+        a = (struct answer){ 0 };
+    }
+    assert_int_equal(w.fake.n_kills, 0);
+}
+
+/* --- restarts --------------------------------------------------------------------------------------- */
+
+struct after {
+    enum sandbox_state state; /* when the process is killed */
+    enum driver_state there;  /* at that moment */
+    enum sandbox_state then;  /* in the end */
+    enum driver_state there_then;
+    bool keeps_memory;
+};
+
+static void check_after(const struct after *x, bool drops_memory)
+{
+    struct answer a = { 0 };
+    char id[SANDBOX_ID_SIZE];
+    const char *ids[] = { id };
+
+    reach(x->state, &a, id);
+    if (drops_memory && x->state == SANDBOX_PAUSED) {
+        request(id, EV_RESUME, false, &reached);
+        while (state_of(id) != SANDBOX_RUNNING) {
+            (void)end_change(NULL);
+            (void)uv_run(&w.loop, UV_RUN_NOWAIT);
+        }
+        request(id, EV_PAUSE, true, &reached);
+        while (state_of(id) != SANDBOX_PAUSED) {
+            (void)end_change(NULL);
+            (void)uv_run(&w.loop, UV_RUN_NOWAIT);
+        }
+    }
+    w.fake.change.done = NULL; /* its answer is for nobody any more */
+    close_all();
+    open_all();
+    w.fake.state = x->there;
+    for (int i = 0; i < 2; i++) { /* one comparison freezes, the next one stops */
+        lifecycle_driver_up(w.lifecycle);
+        end_list(ids, 1, false);
+        while (end_change(NULL)) {
+        }
+    }
+    if (x->then == SANDBOX_STATES_) {
+        assert_true(run_until(settle, id));
+        assert_true(run_until(is_empty, NULL));
+        return;
+    }
+    assert_int_equal(state_of(id), x->then);
+    assert_int_equal(w.fake.state, x->there_then);
+    if (x->then == SANDBOX_PAUSED)
+        assert_int_equal(find(id)->keeps_memory, x->keeps_memory);
+}
+
+static void after_a_crash_the_row_decides(void **state)
+{
+    static const struct after cases[] = {
+        /* A pause that was cut off before its row: it runs. */
+        { SANDBOX_FREEZING, DRIVER_RUNS, SANDBOX_RUNNING, DRIVER_RUNS, false },
+        { SANDBOX_FREEZING, DRIVER_FROZEN, SANDBOX_RUNNING, DRIVER_RUNS, false },
+        { SANDBOX_THAWING, DRIVER_FROZEN, SANDBOX_RUNNING, DRIVER_RUNS, false },
+        /* Behind it: it is paused. */
+        { SANDBOX_STOPPING, DRIVER_FROZEN, SANDBOX_PAUSED, DRIVER_STOPPED, false },
+        { SANDBOX_PAUSED, DRIVER_FROZEN, SANDBOX_PAUSED, DRIVER_FROZEN, true },
+        /* The processes did not outlive the machine. */
+        { SANDBOX_PAUSED, DRIVER_STOPPED, SANDBOX_PAUSED, DRIVER_STOPPED, false },
+        { SANDBOX_RUNNING, DRIVER_STOPPED, SANDBOX_STATES_, DRIVER_STOPPED, false },
+        /* A resume that was cut off before its row: paused again. */
+        { SANDBOX_WAKING, DRIVER_RUNS, SANDBOX_PAUSED, DRIVER_FROZEN, true },
+        { SANDBOX_WAKING, DRIVER_FROZEN, SANDBOX_PAUSED, DRIVER_FROZEN, true },
+    };
+    static const struct after files_only = { SANDBOX_PAUSED, DRIVER_RUNS, SANDBOX_PAUSED,
+                                             DRIVER_STOPPED, false };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        check_after(&cases[i], false);
+        assert_int_equal(teardown(NULL), 0);
+        assert_int_equal(setup(NULL), 0);
+    }
+    check_after(&files_only, true);
+}
+
+static void a_pool_that_cannot_be_read_loses_no_one(void **state)
+{
+    struct answer a = { 0 };
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_PAUSED, &a, id);
+    w.fake.hides_stopped = true;
+    lifecycle_driver_up(w.lifecycle);
+    end_list(NULL, 0, false);
+    assert_true(is_paused(id));
+    w.fake.hides_stopped = false;
+    lifecycle_driver_up(w.lifecycle);
+    end_list(NULL, 0, false);
+    assert_false(is_paused(id) || runs(id));
+}
+
+/* What the driver said of the state before says nothing about the one after. */
+static void a_resume_amid_a_comparison_is_not_judged(void **state)
+{
+    struct answer a = { 0 };
+    char id[SANDBOX_ID_SIZE];
+    const char *ids[] = { id };
+
+    (void)state;
+    reach(SANDBOX_PAUSED, &a, id);
+    lifecycle_driver_up(w.lifecycle);
+    request(id, EV_RESUME, false, &reached);
+    assert_true(end_change(NULL));
+    assert_true(run_until(is_requested, &reached));
+    w.fake.state = DRIVER_STOPPED; /* the list is older */
+    end_list(ids, 1, false);
+    assert_true(runs(id));
+    assert_int_equal(w.fake.n_kills, 0);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        TEST(gateways_let_go_before_the_freeze),
+        TEST(gateways_that_say_nothing_have_a_deadline),
+        TEST(without_memory_the_files_are_synced_and_the_processes_end_last),
+        TEST(a_stop_that_fails_is_tried_again),
+        TEST(a_freeze_that_fails_leaves_it_running),
+        TEST(a_wake_that_fails_leaves_it_paused),
+        TEST(what_has_no_processes_to_thaw_starts_with_its_files),
+        TEST(memory_that_is_not_wanted_is_dropped_first),
+        TEST(requests_take_turns_and_each_gets_its_answer),
+        TEST(too_many_requests_are_refused),
+        TEST(what_wakes_counts_against_the_limit),
+        TEST(it_pauses_itself_the_way_it_was_told),
+        TEST(after_a_crash_the_row_decides),
+        TEST(a_pool_that_cannot_be_read_loses_no_one),
+        TEST(a_resume_amid_a_comparison_is_not_judged),
+    };
+
+    log_set_level(LOG_ERROR);
+    return cmocka_run_group_tests_name("control_lifecycle_pause", tests, NULL, NULL);
+}
