@@ -54,6 +54,9 @@ static const char help[] =
     "                           sandboxes may reach all the same; repeatable (none)\n"
     "  --egress-dns ADDRESS[:PORT]  server that sandboxes' questions for names go to; repeatable\n"
     "                           (those of /etc/resolv.conf)\n"
+    "  --egress-proxy URL       proxy that sandboxes' connections go through: http://HOST:PORT or\n"
+    "                           socks5://HOST:PORT, USER:PASSWORD@ before the host; better in the\n"
+    "                           variable ABX_EGRESS_PROXY, because all users see command lines\n"
     "  --access-log             a line in the log for each request\n"
     "  --local-user NAME        user whose clients find this service by themselves, besides root\n"
     "                           and who runs sudo; repeatable\n"
@@ -85,7 +88,9 @@ enum {
     OPT_MAX_KEY,
     OPT_EGRESS_ALLOW,
     OPT_EGRESS_DNS,
+    OPT_EGRESS_PROXY,
     OPT_ACCESS_LOG,
+
     OPT_LOCAL_USER,
     OPT_PRINT_UNIT,
 };
@@ -115,6 +120,7 @@ const struct option serve_options[] = {
     { "max-key-connections", required_argument, NULL, OPT_MAX_KEY },
     { "egress-allow", required_argument, NULL, OPT_EGRESS_ALLOW },
     { "egress-dns", required_argument, NULL, OPT_EGRESS_DNS },
+    { "egress-proxy", required_argument, NULL, OPT_EGRESS_PROXY },
     { "access-log", no_argument, NULL, OPT_ACCESS_LOG },
     { "local-user", required_argument, NULL, OPT_LOCAL_USER },
     { "print-unit", no_argument, NULL, OPT_PRINT_UNIT },
@@ -297,6 +303,9 @@ static int parse_option(struct serve *s, int option, const char *arg, struct abx
                            SUPERVISOR_EGRESS_DNS_MAX);
         o->egress_dns[o->n_egress_dns++] = arg;
         return 0;
+    case OPT_EGRESS_PROXY:
+        o->egress_proxy = arg;
+        return 0;
     case OPT_ACCESS_LOG:
         o->has_access_log = true;
         return 0;
@@ -329,6 +338,7 @@ static void set_defaults(struct serve *s)
     o->max_memory_mb = MAX(ram_mb, UINT64_C(1024));
     o->max_disk_mb = 100 * 1024;
     o->max_timeout_s = 24 * 3600;
+    o->egress_proxy = getenv("ABX_EGRESS_PROXY");
 }
 
 static int check_sizes(const struct supervisor_opts *o, struct abx_err *err)

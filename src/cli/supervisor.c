@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -57,6 +58,7 @@ struct supervisor {
     struct local_dir local;
     struct supervisor_counters counters;
     struct resolv_copy resolv; /* for egress */
+    int proxy_fd;              /* the same: URL of the proxy, -EBADF without */
     struct role engine, control, egress, gateways[LISTEN_GATEWAYS_MAX];
     struct role *roles[LISTEN_GATEWAYS_MAX + 3]; /* engine, control, the others */
     size_t n_roles;
@@ -143,6 +145,20 @@ static int open_sockets(struct supervisor *s, struct abx_err *err)
     if (r < 0)
         return r;
     return supervisor_tls_open(&s->tls, &s->opts->tls, &s->listen, s->opts->n_gateways, err);
+}
+
+/* Not in arguments or environment: it may hold a password, which is no business of the other roles and users. */
+static int open_proxy(struct supervisor *s, struct abx_err *err)
+{
+    const char *url = s->opts->egress_proxy;
+
+    if (!url || !url[0])
+        return 0;
+    s->proxy_fd = memfd_create("abx-proxy", MFD_CLOEXEC);
+    if (s->proxy_fd < 0 || fd_write_all(s->proxy_fd, url, strlen(url)) < 0)
+        return err_sys(err, errno, "keep the proxy's address");
+    (void)unsetenv("ABX_EGRESS_PROXY");
+    return 0;
 }
 
 static int engine_args(struct supervisor *s, struct abx_err *err)
@@ -254,6 +270,8 @@ static int egress_args(struct supervisor *s, struct abx_err *err)
     role_arg(e, "--engine-sock", "/engine.sock");
     role_arg(e, "--uid", "%u", s->egress_uid);
     role_arg(e, "--gid", "%u", s->egress_uid);
+    if (s->proxy_fd >= 0)
+        role_arg_fd(e, "--proxy-fd", s->proxy_fd);
     for (size_t i = 0; i < o->n_egress_dns; i++)
         role_arg(e, "--dns", "%s", o->egress_dns[i]);
     if (o->n_egress_dns == 0)
@@ -618,6 +636,9 @@ static int set_up(struct supervisor *s, struct abx_err *err)
     raise_nofile();
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
         return err_sys(err, errno, "child subreaper");
+    r = open_proxy(s, err);
+    if (r < 0)
+        return r;
     r = open_signals(s, err);
     return r < 0 ? r : prepare_roles(s, err);
 }
@@ -682,6 +703,7 @@ static void supervisor_done(struct supervisor *s)
         role_done(s->roles[i]);
     supervisor_tls_done(&s->tls);
     resolv_copy_done(&s->resolv);
+    fd_close(s->proxy_fd);
     datadir_done(&s->dir);
     fd_close(s->signal_fd);
 }
@@ -696,7 +718,8 @@ int supervisor_run(const struct supervisor_opts *opts, struct abx_err *err)
                              .dir = { .lock_fd = -EBADF },
                              .local = LOCAL_DIR_INIT,
                              .tls = SUPERVISOR_TLS_INIT,
-                             .resolv = RESOLV_COPY_INIT };
+                             .resolv = RESOLV_COPY_INIT,
+                             .proxy_fd = -EBADF };
     r = set_up(&s, err);
     if (r < 0) {
         supervisor_done(&s);

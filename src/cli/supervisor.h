@@ -41,6 +41,7 @@ struct supervisor_opts {
     size_t n_egress_allow;
     const char *egress_dns[SUPERVISOR_EGRESS_DNS_MAX]; /* instead of the host's */
     size_t n_egress_dns;
+    const char *egress_proxy;                       /* URL; NULL = none */
     bool has_access_log;                            /* a line for each request */
     struct local_user local_users[LOCAL_USERS_MAX]; /* whose clients find the service */
     size_t n_local_users;

@@ -320,6 +320,48 @@ static int check_https_ports(const json_t *network, struct abx_err *err)
     return 0;
 }
 
+#define PROXY_WRONG "Invalid egress proxy config: "
+
+static int check_proxy_word(const json_t *proxy, const char *name, struct abx_err *err)
+{
+    const json_t *v = json_object_get(proxy, name);
+
+    if (is_absent(v))
+        return 0;
+    if (!json_is_string(v) || json_string_length(v) > 255 ||
+        strlen(json_string_value(v)) != json_string_length(v))
+        return err_set(err, ABX_INVALID_ARGUMENT,
+                       PROXY_WRONG "'%s' has to be a string of at most 255 bytes", name);
+    return 0;
+}
+
+/* SOCKS5 at HOST:PORT. */
+static int check_proxy(const json_t *proxy, struct abx_err *err)
+{
+    const char *address = json_string_value(json_object_get(proxy, "address"));
+    const char *colon = address ? strrchr(address, ':') : NULL;
+    const json_t *tls = json_object_get(proxy, "tls");
+    char host[256];
+    uint64_t port;
+    int r, bits;
+
+    if (!colon || (size_t)(colon - address) >= sizeof host ||
+        !str_parse_u64(slice_str(colon + 1), UINT16_MAX, &port) || port == 0)
+        return err_set(err, ABX_INVALID_ARGUMENT, PROXY_WRONG "'address' has to be HOST:PORT");
+    memcpy(host, address, (size_t)(colon - address));
+    host[colon - address] = '\0';
+    if (host[0] == '*' || (!is_domain(host) && !is_address(host, &bits)))
+        return err_set(err, ABX_INVALID_ARGUMENT, PROXY_WRONG "'%.64s' is no host", host);
+    r = check_proxy_word(proxy, "username", err);
+    if (r == 0)
+        r = check_proxy_word(proxy, "password", err);
+    if (r < 0)
+        return r;
+    if (json_is_true(json_object_get(tls, "enabled")))
+        return err_set(err, ABX_UNIMPLEMENTED, "egressProxy.tls is not available on this server");
+    return 0;
+}
+
 int network_check(const json_t *network, struct abx_err *err)
 {
     const json_t *traffic = json_object_get(network, "allowPublicTraffic");
@@ -333,8 +375,12 @@ int network_check(const json_t *network, struct abx_err *err)
     if (!is_absent(proxy) && !json_is_object(proxy))
         return err_set(err, ABX_INVALID_ARGUMENT,
                        "Error when parsing request: 'network.egressProxy' has to be an object");
-    if (!is_absent(proxy))
-        return err_set(err, ABX_PERMISSION_DENIED, "Egress proxy is not enabled for your team.");
+    if (!is_absent(proxy)) {
+        r = check_proxy(proxy, err);
+        if (r < 0)
+            return r;
+    }
+
     r = check_rules_out(network, err);
     if (r == 0)
         r = check_mask(network, err);

@@ -59,6 +59,15 @@ json_t *render_sandbox(const struct render_context *c, const struct sandbox *sb)
     return NULL;
 }
 
+/* What nobody has to be told again; NULL when out of memory. */
+static json_t *without_password(const json_t *v)
+{
+    json_t *copy = json_deep_copy(v);
+
+    (void)json_object_del(json_object_get(copy, "egressProxy"), "password");
+    return copy;
+}
+
 json_t *render_detail(const struct render_context *c, const struct sandbox *sb)
 {
     static const char *const names[] = { "network", "lifecycle", "volumeMounts" };
@@ -70,7 +79,7 @@ json_t *render_detail(const struct render_context *c, const struct sandbox *sb)
         json_t *v = json_object_get(sb->config, names[i]);
 
         if (v)
-            r = json_object_set(j, names[i], v);
+            r = json_object_set_new(j, names[i], without_password(v));
     }
     if (r == 0)
         r = json_object_set(j, "allowInternetAccess", internet ? internet : json_null());

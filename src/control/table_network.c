@@ -19,6 +19,24 @@ static int fill_list(const json_t *list, char ***ret, size_t *ret_n, struct abx_
     return 0;
 }
 
+static char *text_of(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+
+    return (char *)(uintptr_t)(text ? text : "");
+}
+
+static void fill_proxy(struct network_message *m, const json_t *proxy)
+{
+    if (!json_is_object(proxy))
+        return;
+    abx__ipc__egress_proxy__init(&m->proxy);
+    m->proxy.address = text_of(proxy, "address");
+    m->proxy.username = text_of(proxy, "username");
+    m->proxy.password = text_of(proxy, "password");
+    m->body.egress_proxy = &m->proxy;
+}
+
 int network_message_init(struct network_message *m, const json_t *config, struct abx_err *err)
 {
     const json_t *network = json_object_get(config, "network");
@@ -32,6 +50,7 @@ int network_message_init(struct network_message *m, const json_t *config, struct
     if (r == 0)
         r = fill_list(json_object_get(network, "dnsServers"), &m->lists[2], &m->body.n_dns_servers,
                       err);
+    fill_proxy(m, json_object_get(network, "egressProxy"));
     m->body.allow_out = m->lists[0];
     m->body.deny_out = m->lists[1];
     m->body.dns_servers = m->lists[2];

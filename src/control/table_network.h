@@ -8,6 +8,7 @@
 
 struct network_message {
     Abx__Ipc__Network body; /* its strings lie in the configuration */
+    Abx__Ipc__EgressProxy proxy;
     char **lists[3];
 };
 

@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "egress/address.h"
+#include "egress/proxy.h"
 
 struct egress;
 
@@ -26,6 +27,8 @@ struct egress_opts {
         *resolv_path; /* resolv.conf, read again when it changes; NULL: `servers` are asked */
     struct address servers[EGRESS_SERVERS_MAX];
     size_t n_servers;
+    struct proxy proxy; /* through which everything goes; kind NONE without */
+    struct address proxy_at;
     size_t max_fds; /* that this process may have: what connections take is kept below */
     size_t max_sandbox_connections; /* of each */
 };

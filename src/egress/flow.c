@@ -21,6 +21,7 @@
 #include "egress/internal.h"
 #include "egress/names.h"
 #include "egress/sniff.h"
+#include "egress/via.h"
 
 #define NAME_MS 10000u
 #define SERVER_FIRST_MS 300u
@@ -34,7 +35,7 @@
 #define DNS_PORT 53u
 #define FDS_RESERVED 320u /* links, listeners of new sandboxes */
 
-enum flow_state { FLOW_NAME, FLOW_DIAL, FLOW_RELAY };
+enum flow_state { FLOW_NAME, FLOW_DIAL, FLOW_PROXY, FLOW_RELAY };
 
 /* One of the two sockets. */
 struct end {
@@ -54,6 +55,8 @@ struct flow {
     char *name;  /* that allowed it; NULL where the address does */
     bool is_web; /* a port where a name has to be given */
     size_t peeked;
+    struct via *via; /* until it is connected */
+
     struct end in, out;   /* the sandbox's, the world's */
     struct lane up, down; /* in -> out, out -> in */
     enum lane_state up_state, down_state;
@@ -107,6 +110,7 @@ static void flow_close(struct flow *f, bool is_reset)
     f->egress->n_flows--;
     lane_done(&f->up, &f->egress->pipes, &b->n_pipes);
     lane_done(&f->down, &f->egress->pipes, &b->n_pipes);
+    via_free(TAKE_PTR(f->via));
     end_close(&f->in, is_reset);
     end_close(&f->out, is_reset);
     uv_close((uv_handle_t *)&f->timer, on_handle_closed);
@@ -225,14 +229,13 @@ static void on_dial_timeout(uv_timer_t *timer)
     flow_close(timer->data, true);
 }
 
-static void dial(struct flow *f)
+static void connect_to(struct flow *f, const struct address *to)
 {
     struct sockaddr_storage ss;
-    socklen_t n = address_to_kernel(&f->to, &ss);
+    socklen_t n = address_to_kernel(to, &ss);
     int fd = socket(ss.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     const int one = 1, idle = KEEPALIVE_S;
 
-    (void)setsockopt(f->in.fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof one);
     if (fd < 0 || end_open(f, &f->out, fd) < 0) {
         flow_close(f, true);
         return;
@@ -243,10 +246,50 @@ static void dial(struct flow *f)
         flow_close(f, true);
         return;
     }
+    end_watch(&f->out, UV_WRITABLE, false);
+}
+
+static void on_via(void *user, const char *why)
+{
+    struct flow *f = user;
+
+    if (why)
+        deny(f, NULL, "egressProxy", why);
+    else if (f->via)
+        connect_to(f, via_first(f->via));
+}
+
+static void dial(struct flow *f)
+{
+    const int one = 1;
+
+    (void)setsockopt(f->in.fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof one);
     f->state = FLOW_DIAL;
     (void)uv_timer_start(&f->timer, on_dial_timeout, DIAL_MS, 0);
-    end_watch(&f->out, UV_WRITABLE, false);
     end_watch(&f->in, 0, false);
+    if (!via_is_needed(f->box))
+        connect_to(f, &f->to);
+    else if (via_new(f->box, &f->to, on_via, f, &f->via) < 0)
+        flow_close(f, true);
+}
+
+static void talk_to_proxy(struct flow *f)
+{
+    char why[PROXY_WHY_SIZE];
+
+    switch (via_talk(f->via, f->out.fd, why)) {
+    case VIA_MORE:
+        f->state = FLOW_PROXY;
+        end_watch(&f->out, UV_READABLE, false);
+        break;
+    case VIA_DONE:
+        via_free(TAKE_PTR(f->via));
+        start_relay(f);
+        break;
+    case VIA_FAILED:
+        deny(f, NULL, "proxy", why);
+        break;
+    }
 }
 
 static void on_dialled(struct flow *f)
@@ -256,6 +299,8 @@ static void on_dialled(struct flow *f)
 
     if (getsockopt(f->out.fd, SOL_SOCKET, SO_ERROR, &error, &n) < 0 || error != 0)
         flow_close(f, true);
+    else if (f->via)
+        talk_to_proxy(f);
     else
         start_relay(f);
 }
@@ -375,6 +420,8 @@ static void on_event(uv_poll_t *poll, int status, int events)
         on_first_bytes(f);
     else if (f->state == FLOW_DIAL && !is_in)
         on_dialled(f);
+    else if (f->state == FLOW_PROXY && !is_in)
+        talk_to_proxy(f);
     else if (f->state == FLOW_RELAY)
         pump(f, is_in ? has_in : has_out, is_in ? has_out : has_in);
 }

@@ -1,22 +1,27 @@
 /* main.c - abx-egress: arguments, giving up rights, signals. Everything else is in the library. */
 #include <errno.h>
 #include <getopt.h>
+#include <netdb.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "egress/egress.h"
 #include "net/confine.h"
 #include "net/heartbeat.h"
 
+#define PROXY_TEXT_MAX 2048u
+
 static const char usage[] =
     "usage: abx-egress --table-sock PATH --engine-sock PATH\n"
     "  --resolv-conf FILE         where the servers of names are told; read again when it changes\n"
     "  --dns ADDRESS[:PORT]       servers of names instead; repeatable\n"
+    "  --proxy-fd N               file with the URL of the proxy that everything goes through\n"
     "  --allow CIDR               reserved addresses that sandboxes may reach; repeatable\n"
     "  --root DIR                 root folder; the paths above are as seen inside it\n"
     "  --uid N --gid N            user and group to become\n"
@@ -29,6 +34,7 @@ enum {
     OPT_ENGINE,
     OPT_RESOLV,
     OPT_DNS,
+    OPT_PROXY_FD,
     OPT_ALLOW,
     OPT_ROOT,
     OPT_UID,
@@ -43,6 +49,7 @@ static const struct option options[] = {
     { "engine-sock", required_argument, NULL, OPT_ENGINE },
     { "resolv-conf", required_argument, NULL, OPT_RESOLV },
     { "dns", required_argument, NULL, OPT_DNS },
+    { "proxy-fd", required_argument, NULL, OPT_PROXY_FD },
     { "allow", required_argument, NULL, OPT_ALLOW },
     { "root", required_argument, NULL, OPT_ROOT },
     { "uid", required_argument, NULL, OPT_UID },
@@ -56,7 +63,7 @@ static const struct option options[] = {
 struct arguments {
     struct egress_opts egress;
     struct confine_opts confine;
-    int heartbeat_fd; /* -1: none */
+    int heartbeat_fd, proxy_fd; /* -1: none */
 };
 
 struct process {
@@ -121,6 +128,8 @@ static int parse_one(struct arguments *a, int option, const char *name, struct a
         a->confine.gid = (gid_t)n;
     else if (option == OPT_MAX_SANDBOX)
         a->egress.max_sandbox_connections = n;
+    else if (option == OPT_PROXY_FD)
+        a->proxy_fd = (int)n;
     else if (option == OPT_HEARTBEAT_FD)
         a->heartbeat_fd = (int)n;
     return r;
@@ -130,7 +139,9 @@ static int parse_arguments(int argc, char **argv, struct arguments *a, struct ab
 {
     int option, index = 0;
 
-    *a = (struct arguments){ .egress = { .max_sandbox_connections = 2500 }, .heartbeat_fd = -1 };
+    *a = (struct arguments){ .egress = { .max_sandbox_connections = 2500 },
+                             .heartbeat_fd = -1,
+                             .proxy_fd = -1 };
     while ((option = getopt_long(argc, argv, "", options, &index)) >= 0) {
         int r;
 
@@ -143,6 +154,44 @@ static int parse_arguments(int argc, char **argv, struct arguments *a, struct ab
     if (optind < argc || !a->egress.table_path || !a->egress.engine_path)
         return err_set(err, ABX_INVALID_ARGUMENT, "see --help");
     return 0;
+}
+
+/* Its name is looked up while everything can still be read for that. The file is one because users of the machine see
+ * command lines, and it may hold a password. */
+static int read_proxy(struct arguments *a, struct abx_err *err)
+{
+    struct egress_opts *o = &a->egress;
+    const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV };
+    struct addrinfo *found = NULL;
+    struct sockaddr_storage ss = { 0 };
+    char text[PROXY_TEXT_MAX], port[8];
+    ssize_t n;
+    int r;
+
+    if (a->proxy_fd < 0)
+        return 0;
+    n = pread(a->proxy_fd, text, sizeof text - 1, 0);
+    fd_close(a->proxy_fd);
+    text[MAX(n, (ssize_t)0)] = '\0';
+    if (!proxy_parse(text, PROXY_HTTP, &o->proxy))
+        r = err_set(err, ABX_INVALID_ARGUMENT,
+                    "--egress-proxy is not [http://|socks5://][USER:PASSWORD@]HOST:PORT");
+    else
+        r = 0;
+    explicit_bzero(text, sizeof text);
+    if (r < 0)
+        return r;
+    (void)snprintf(port, sizeof port, "%u", o->proxy.port);
+    r = getaddrinfo(o->proxy.host, port, &hints, &found);
+    if (r != 0)
+        return err_set(err, ABX_UNAVAILABLE, "--egress-proxy: '%s': %s", o->proxy.host,
+                       gai_strerror(r));
+    memcpy(&ss, found->ai_addr, MIN((size_t)found->ai_addrlen, sizeof ss));
+    freeaddrinfo(found);
+    return address_from_kernel(&ss, &o->proxy_at)
+               ? 0
+               : err_set(err, ABX_UNAVAILABLE, "--egress-proxy: '%s' has no address",
+                         o->proxy.host);
 }
 
 static int raise_descriptors(struct egress_opts *opts, struct abx_err *err)
@@ -206,6 +255,8 @@ int main(int argc, char **argv)
     r = parse_arguments(argc, argv, &arguments, &err);
     if (r == 0)
         r = raise_descriptors(&arguments.egress, &err);
+    if (r == 0)
+        r = read_proxy(&arguments, &err);
     if (r == 0) {
         arguments.confine.parent = parent;
         r = confine_identity(&arguments.confine, &err);

@@ -20,6 +20,7 @@ struct policy {
     size_t n_domains;
     struct in6_addr *dns;
     size_t n_dns;
+    struct proxy *proxy;
 };
 
 static void rules_done(struct rules *r)
@@ -40,6 +41,9 @@ void policy_free(struct policy *p)
         free(p->domains[i]);
     free(p->domains);
     free(p->dns);
+    if (p->proxy)
+        explicit_bzero(p->proxy, sizeof *p->proxy);
+    free(p->proxy);
     free(p);
 }
 
@@ -117,6 +121,23 @@ static int fill_dns(struct policy *p, const Abx__Ipc__Network *n, struct abx_err
     return 0;
 }
 
+static int fill_proxy(struct policy *p, const Abx__Ipc__EgressProxy *proxy, struct abx_err *err)
+{
+    if (!proxy)
+        return 0;
+    p->proxy = calloc(1, sizeof *p->proxy);
+    if (!p->proxy)
+        return err_oom(err);
+    if (!proxy_parse(proxy->address, PROXY_SOCKS5, p->proxy) ||
+        strlen(proxy->username) >= sizeof p->proxy->user ||
+        strlen(proxy->password) >= sizeof p->proxy->password)
+        return err_set(err, ABX_INVALID_ARGUMENT, "egress_proxy: '%.64s' is not HOST:PORT",
+                       proxy->address);
+    (void)snprintf(p->proxy->user, sizeof p->proxy->user, "%s", proxy->username);
+    (void)snprintf(p->proxy->password, sizeof p->proxy->password, "%s", proxy->password);
+    return 0;
+}
+
 int policy_new(const Abx__Ipc__Network *network, struct policy **ret, struct abx_err *err)
 {
     _cleanup_(policy_freep) struct policy *p = calloc(1, sizeof *p);
@@ -131,6 +152,8 @@ int policy_new(const Abx__Ipc__Network *network, struct policy **ret, struct abx
             r = fill_deny(p, network, err);
         if (r == 0)
             r = fill_dns(p, network, err);
+        if (r == 0)
+            r = fill_proxy(p, network->egress_proxy, err);
     }
     if (r < 0)
         return r;
@@ -214,6 +237,11 @@ bool policy_allows_all_names(const struct policy *p)
         if (p->deny.ranges[i].bits == 0)
             return false;
     return true;
+}
+
+const struct proxy *policy_proxy(const struct policy *p)
+{
+    return p->proxy;
 }
 
 size_t policy_dns_servers(const struct policy *p, const struct in6_addr **ret)

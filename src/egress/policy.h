@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "egress/address.h"
+#include "egress/proxy.h"
 #include "schema/ipc.pb-c.h"
 
 #define POLICY_RULE_SIZE 160
@@ -42,5 +43,7 @@ const char *policy_reserved(const struct operator_policy *o, const struct in6_ad
 bool policy_has_name(const struct policy *p, const char *name);
 /* May any name be asked for? Else those alone that allow_out has: questions lead out, too. */
 bool policy_allows_all_names(const struct policy *p);
+/* The sandbox's own proxy; NULL without. Borrowed. */
+const struct proxy *policy_proxy(const struct policy *p);
 /* The sandbox's own servers of names; how many. */
 size_t policy_dns_servers(const struct policy *p, const struct in6_addr **ret);

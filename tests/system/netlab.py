@@ -4,6 +4,7 @@ The host has a default route into the internet, which has any address that a tes
 inside the host's namespace knows of no other network.
 """
 
+import base64
 import contextlib
 import ctypes
 import os
@@ -198,11 +199,81 @@ class NameServer:
         if is_udp and len(found) > 20:
             return message[:2] + struct.pack(">5H", 0x8380, 1, 0, 0, 0) + question
         body = b"".join(
-            b"\xc0\x0c" + struct.pack(">HHIH", kind, 1, self.ttl, 16 if ":" in x else 4)
+            b"\xc0\x0c"
+            + struct.pack(">HHIH", kind, 1, self.ttl, 16 if ":" in x else 4)
             + socket.inet_pton(socket.AF_INET6 if ":" in x else socket.AF_INET, x)
             for x in found
         )
         if not found:
-            body = b"\xc0\x0c" + struct.pack(">HHIH", SOA, 1, 60, 24) + b"\xc0\x0c\xc0\x0c" + struct.pack(">5I", 1, 1, 1, 1, 60)
+            body = (
+                b"\xc0\x0c"
+                + struct.pack(">HHIH", SOA, 1, 60, 24)
+                + b"\xc0\x0c\xc0\x0c"
+                + struct.pack(">5I", 1, 1, 1, 1, 60)
+            )
         flags = 0x8180 if name in self.names else 0x8183
         return message[:2] + struct.pack(">5H", flags, 1, len(found), not found, 0) + question + body
+
+
+class Proxy:
+    """An HTTP or SOCKS5 proxy in the internet; `asked` lists (user, "HOST:PORT"). `credentials` is "user:password"."""
+
+    def __init__(self, lab, address, port, kind, credentials=None):
+        self.lab, self.credentials, self.asked = lab, credentials, []
+        lab.serve(address, port, self.http if kind == "http" else self.socks)
+
+    def relay(self, connection, host, port):
+        with self.lab.internet.entered():
+            server = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        with server:
+            server.connect((host, port))
+            yield
+            back = threading.Thread(target=self.copy, args=(server, connection), daemon=True)
+            back.start()
+            self.copy(connection, server)
+            back.join()
+
+    @staticmethod
+    def copy(source, to):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                to.sendall(data)
+            to.shutdown(socket.SHUT_WR)
+
+    def http(self, connection):
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += connection.recv(1)
+        lines = head.decode().split("\r\n")
+        target = lines[0].split(" ")[1]
+        given = dict(line.split(": ", 1) for line in lines[1:] if line).get("Proxy-Authorization", "")
+        user = base64.b64decode(given.removeprefix("Basic ")).decode()
+        self.asked.append((user, target))
+        if self.credentials and user != self.credentials:
+            connection.sendall(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+            return
+        host, port = target.rsplit(":", 1)
+        for _ in self.relay(connection, host.strip("[]"), int(port)):
+            connection.sendall(b"HTTP/1.1 200 Connection established\r\nX-Long: " + b"x" * 3000 + b"\r\n\r\n")
+
+    def socks(self, connection):
+        f = connection.makefile("rb", 0)
+        methods = f.read(f.read(2)[1])
+        user = ""
+        wanted = 2 if self.credentials else 0
+        connection.sendall(bytes([5, wanted if wanted in methods else 255]))
+        if wanted not in methods:
+            return
+        if self.credentials:
+            user = f.read(f.read(2)[1]).decode()
+            user += ":" + f.read(f.read(1)[0]).decode()
+            connection.sendall(bytes([1, user != self.credentials]))
+        kind = f.read(4)[3]
+        host = socket.inet_ntop(socket.AF_INET if kind == 1 else socket.AF_INET6, f.read(4 if kind == 1 else 16))
+        port = int.from_bytes(f.read(2), "big")
+        self.asked.append((user, f"{host}:{port}"))
+        try:
+            for _ in self.relay(connection, host, port):
+                connection.sendall(bytes([5, 0, 0, 3, 4]) + b"name" + b"\0\1")
+        except ConnectionRefusedError:
+            connection.sendall(bytes([5, 5, 0, 1]) + bytes(6))

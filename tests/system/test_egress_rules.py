@@ -1,0 +1,226 @@
+"""Rules that change while a sandbox runs, and proxies."""
+
+import base64
+import os
+import signal
+import subprocess
+import threading
+
+import pytest
+from egress_kit import (  # noqa: F401 (fixtures)
+    HOLD,
+    NAMES,
+    OTHER,
+    RESET,
+    WEB,
+    WEB6,
+    Box,
+    box,
+    lab,
+    names,
+    output_of,
+    resolve,
+    service,
+    talk,
+)
+from guest import until
+from netlab import Proxy
+from service import Service
+
+
+def test_new_rules_hold_at_once_for_open_connections_too(service, names):
+    """PUT network answers when they are in force; unlisted connections go on, and all survives restarts of the roles."""
+    one, two = f"{WEB}=7", f"{OTHER}=7"
+    with Box(service, metadata={"a": "b"}, network={"maskRequestHost": "x.test"}) as box:
+        message = {"process": {"cmd": "/usr/bin/python3", "args": ["-c", HOLD, one, two]}, "stdin": True, "tag": "hold"}
+        output = output_of(box.envd.stream("process.Process/Start", message, 120))
+        assert next(output) == "up"
+
+        def alive():
+            data = base64.b64encode(b"\n").decode()
+            box.envd.unary("process.Process/SendInput", {"process": {"tag": "hold"}, "input": {"stdin": data}})
+            return next(output).split()
+
+        assert alive() == [one, two]
+        assert box.put_network({"denyOut": [OTHER]})[0] == 204
+        assert alive() == [one]
+        assert box.dial(one, two) == {one: f"this is {WEB}", two: RESET}
+        assert service.request("GET", f"/sandboxes/{box.id}")[2]["network"] == {
+            "denyOut": [OTHER],
+            "maskRequestHost": "x.test",
+        }
+        for role in ("abx-control", "abx-egress"):
+            (pid,) = service.roles()[role]
+            os.kill(pid, signal.SIGKILL)
+            until(lambda: service.roles().get(role, [pid]) != [pid], 30)
+            until(lambda: box.dial(one)[one] == f"this is {WEB}", 30)
+            assert box.dial(two)[two] == RESET
+        assert box.put_network({"allow_internet_access": False})[0] == 204
+        assert set(box.dial(one, two).values()) == {RESET}
+        assert service.request("GET", f"/sandboxes/{box.id}")[2]["allowInternetAccess"] is False
+        assert box.put_network({"allowOut": ["web.example"], "denyOut": ["0.0.0.0/0"]})[0] == 204
+        assert resolve(box, "web.example", "other.example") == {
+            "web.example": [WEB, WEB6],
+            "other.example": ["EAI_AGAIN"],
+        }
+        assert talk(box, [WEB, 443, "tls", "web.example"], [OTHER, 443, "tls", "web.example"]) == [
+            f"this is {WEB}",
+            RESET,
+        ]
+        assert box.put_network({})[0] == 204
+        assert box.dial(one, two) == {one: f"this is {WEB}", two: f"this is {OTHER}"}
+        assert service.request("GET", f"/sandboxes/{box.id}")[2]["metadata"] == {"a": "b"}
+
+
+def test_bad_rules_change_nothing(service, box):
+    bad = [
+        ({"denyOut": ["example.org"]}, "invalid denied CIDR example.org"),
+        ({"allowOut": ["not an address"]}, "invalid allowed address"),
+        ({"allowOut": ["web.example"]}, "ALL_TRAFFIC"),
+        ({"allow_internet_access": "no"}, "allow_internet_access"),
+        ({"allowOut": ["1.2.3.4"] * 1025}, "1024"),
+        ({"denyOut": ["2001:db8:0:0:0:0:0:1/128"] * 1024, "allowOut": ["2001:db8:0:0:0:0:0:1/128"] * 1024}, "40960"),
+    ]
+    for body, words in bad:
+        status, _, answer = box.put_network(body)
+        assert status == 400 and words in answer["message"], answer
+    assert box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}"
+    assert service.request("PUT", "/sandboxes/iaaaaaaaaaaaaaaaaaaaa/network", {})[0] == 404
+
+
+def test_rules_change_under_load(service):
+    """Rules that come and go while connections are made: each answer fits one of both, and the last ones hold."""
+    with Box(service) as box:
+        load = threading.Thread(target=lambda: results.append(box.python(LOAD, timeout=120)))
+        results = []
+        load.start()
+        for i in range(20):
+            assert box.put_network({"denyOut": [WEB]} if i % 2 == 0 else {})[0] == 204
+        load.join(150)
+        assert results and set(results[0].split()) <= {"ok", "refused"}, results
+        assert box.put_network({"denyOut": [WEB]})[0] == 204
+        assert box.dial(f"{WEB}=7")[f"{WEB}=7"] == RESET
+
+
+LOAD = f"""
+import socket
+for i in range(300):
+    try:
+        with socket.create_connection(("{WEB}", 7), 20) as s:
+            print("ok" if s.makefile().readline() == "this is {WEB}\\n" else "short")
+    except ConnectionError:
+        print("refused")
+"""
+
+
+PROXY, OWN_PROXY = "198.51.100.90", "198.51.100.91"
+
+
+@pytest.fixture(scope="module")
+def proxies(lab, names):
+    lab.address(PROXY, OWN_PROXY, "198.51.100.92")
+    names.names["proxy.example"] = [OWN_PROXY]
+    names.names["inside-proxy.example"] = ["10.9.9.9"]
+    return {
+        "http": Proxy(lab, PROXY, 3128, "http", "me:secret word"),
+        "socks5": Proxy(lab, PROXY, 1080, "socks5"),
+        "own": Proxy(lab, OWN_PROXY, 1080, "socks5", "you:own"),
+        "open": Proxy(lab, "198.51.100.92", 1080, "socks5"),
+    }
+
+
+def test_proxy_of_the_sandbox(service, proxies):
+    own = proxies["own"]
+    for address in ("proxy.example:1080", f"{OWN_PROXY}:1080"):
+        with Box(service, network={"egressProxy": {"address": address, "username": "you", "password": "own"}}) as box:
+            del own.asked[:]
+            assert box.dial(f"{WEB}=7", f"{WEB6}=7", f"{WEB}=9", "10.9.9.9=7") == {
+                f"{WEB}=7": f"this is {WEB}",
+                f"{WEB6}=7": f"this is {WEB6}",
+                f"{WEB}=9": RESET,
+                "10.9.9.9=7": RESET,
+            }
+            assert own.asked == [("you:own", f"{WEB}:7"), ("you:own", f"{WEB6}:7"), ("you:own", f"{WEB}:9")]
+            until(lambda: box.denials("refuses the connection"), 20)
+            told = service.request("GET", f"/sandboxes/{box.id}")[2]["network"]["egressProxy"]
+            assert told == {"address": address, "username": "you"}
+    assert not [x for x in (service.data_dir / "serve.log").read_text().splitlines() if "you" in x and "own" in x]
+
+
+def test_proxy_that_does_not_help(service, proxies):
+    ways = {
+        f"{OWN_PROXY}:1080": "wants another authentication",
+        f"{OWN_PROXY}:1": None,
+        "inside-proxy.example:7": "reserved",
+        "10.9.9.9:7": "reserved",
+        "none.example:7": "no address",
+        f"{WEB}:7": "does not speak SOCKS5",
+    }
+    for address, why in ways.items():
+        with Box(service, network={"egressProxy": {"address": address}}) as box:
+            assert box.dial(f"{WEB}=7")[f"{WEB}=7"] == RESET, address
+            if why:
+                until(lambda: box.denials(why), 20)
+    with Box(service) as box:
+        assert box.put_network({"egressProxy": {"address": "198.51.100.92:1080"}})[0] == 204
+        assert box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}"
+        assert proxies["open"].asked
+        for proxy, words in (
+            ({"address": "nowhere"}, "HOST:PORT"),
+            ({"address": "a b:1"}, "no host"),
+            ({"address": "a.example:1", "username": 1}, "username"),
+            ({}, "address"),
+        ):
+            status, _, answer = box.put_network({"egressProxy": proxy})
+            assert status == 400 and "Invalid egress proxy config" in answer["message"] and words in answer["message"]
+        assert box.put_network({"egressProxy": {"address": "a.example:1", "tls": {"enabled": True}}})[0] == 501
+
+
+@pytest.mark.parametrize(
+    "url, kind",
+    [(f"http://me:secret%20word@{PROXY}:3128", "http"), (f"socks5://{PROXY}:1080/", "socks5")],
+    ids=["http", "socks5"],  # the URL would be in the environment
+)
+def test_proxy_of_the_operator(lab, names, build_dir, base_template, proxies, url, kind):
+    """Everything goes through it, a sandbox's own proxy too; nobody can read its password."""
+    proxy, own = proxies[kind], proxies["own"]
+    with Service(build_dir, "--gateways", "1", "--egress-dns", NAMES, env={"ABX_EGRESS_PROXY": url}) as service:
+        user = "me:secret word" if kind == "http" else ""
+        with Box(service) as box:
+            assert box.dial("www.web.example=7", f"{WEB6}=7", "10.9.9.9=7") == {
+                "www.web.example=7": f"this is {WEB}",
+                f"{WEB6}=7": f"this is {WEB6}",
+                "10.9.9.9=7": RESET,
+            }
+            v6 = f"[{WEB6}]:7" if kind == "http" else f"{WEB6}:7"
+            assert proxy.asked == [(user, f"{WEB}:7"), (user, v6)]
+        del own.asked[:]
+        with Box(
+            service, network={"egressProxy": {"address": "proxy.example:1080", "username": "you", "password": "own"}}
+        ) as box:
+            assert box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}"
+            assert proxy.asked[2:] == [(user, f"{OWN_PROXY}:1080")] and own.asked == [("you:own", f"{WEB}:7")]
+        for pids in service.roles().values():
+            for pid in pids:
+                for name in ("cmdline", "environ"):
+                    with open(f"/proc/{pid}/{name}", "rb") as f:
+                        assert b"secret" not in f.read()
+
+
+def test_bad_proxy_of_the_operator_ends_the_start(build_dir, tmp_path):
+    run = subprocess.run(
+        [
+            build_dir / "abx",
+            "serve",
+            "--egress-proxy",
+            "ftp://x",
+            "--listen",
+            "127.0.0.1:0",
+            "--data-dir",
+            tmp_path / "d",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.returncode == 1 and "--egress-proxy is not" in run.stderr.splitlines()[-1]
