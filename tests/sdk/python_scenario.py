@@ -249,12 +249,33 @@ async def async_only(sb):
     await step_async("async wait failed", lambda: other.wait())
 
 
+def pausing(sb):
+    """Not interleaved with others: what is paused answers nothing."""
+    by_id = m.Sandbox.pause
+    return [
+        ("pause", lambda: bool(sb.pause())),
+        ("paused running", lambda: sb.is_running()),
+        ("paused run", lambda: sb.commands.run("true")),
+        ("paused read", lambda: sb.files.read("/tmp/x")),
+        ("paused info", lambda: sb.get_info().state),
+        ("pause again", lambda: sb.pause()),
+        ("paused set timeout", lambda: sb.set_timeout(60)),
+        ("resume", lambda: sb.connect().is_running()),
+        ("resumed run", lambda: sb.commands.run("echo up").stdout),
+        ("pause by id", lambda: bool(by_id(sb.sandbox_id, keep_memory=False))),
+        ("resume by id", lambda: m.Sandbox.connect(sb.sandbox_id, timeout=60).commands.run("echo up").stdout),
+        ("pause none", lambda: by_id("inone0000000000000000")),
+    ]
+
+
 def service():
     sb = m.Sandbox.create(timeout=300, metadata={"k &=": "v %20"}, envs={"OWN": "env"})
     try:
         for name, function in steps(sb, m.Sandbox):
             step(name, function)
         plain_only(sb)
+        for name, function in pausing(sb):
+            step(name, function)
     finally:
         step("kill it", lambda: sb.kill())
     step("kill it again", lambda: sb.kill())

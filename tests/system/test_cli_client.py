@@ -112,7 +112,22 @@ def test_connect_tells_the_host_of_a_port(cli, box):
     assert cli.text("sandbox", "resume", box) == box
 
 
-@pytest.mark.parametrize("words", [("pause",), ("fork",), ("snapshot",), ("logs",), ("metrics",)])
+def test_pause_and_resume(cli, box):
+    cli.run("exec", box, "touch", "/tmp/before", status=0)
+    assert cli.text("sandbox", "pause", box) == box
+    assert cli.text("sandbox", "pause", box) == f"{box} (was paused)"
+    assert cli.json("info", box)["state"] == "paused" and [s["sandboxID"] for s in cli.json("ls", "-s", "paused")] == [box]
+    status, _, err = cli.run("exec", box, "true")
+    assert status == 1 and b"is paused" in err and b"abx sandbox resume" in err
+    assert cli.run("sandbox", "timeout", box, "1m")[0] == 4
+    assert cli.text("sandbox", "resume", box) == box
+    cli.run("exec", box, "ls", "/tmp/before", status=0)
+    assert cli.text("sandbox", "pause", "--no-memory", box) == box
+    assert cli.text("sandbox", "connect", box) == box
+    cli.run("exec", box, "ls", "/tmp/before", status=0)
+
+
+@pytest.mark.parametrize("words", [("fork",), ("snapshot",), ("logs",), ("metrics",)])
 def test_what_the_service_cannot_do_yet(cli, box, words):
     status, out, err = cli.run("sandbox", *words, box)
     assert status == 1 and out == b"" and b"not available on this server" in err
