@@ -1,10 +1,13 @@
 """What the gateway does with a sandbox's network options, with the whole service and servers inside real sandboxes."""
 
+import base64
+import hashlib
 import http.client
 import json
 import os
 import signal
 import time
+import urllib.parse
 from pathlib import Path
 
 import pytest
@@ -107,6 +110,34 @@ def test_network_options_from_create_to_restart(service, tmp_path):
 def test_bad_https_ports_are_named(service, ports):
     status, _, got = service.request("POST", "/v2/sandboxes", {"templateID": "base", "network": {"httpsPorts": ports}})
     assert (status, got["code"]) == (400, 400) and "network.httpsPorts" in got["message"]
+
+
+def test_signed_urls_are_judged_alike_with_and_without_a_sandbox_id(service):
+    box = service.create(timeout=300)
+    Envd(service, box).write("/home/user/f%20.txt", b"signed")
+    now, path = int(time.time()), "/home/user/f .txt"
+    host = f"49983-{box['sandboxID'].upper()}.sbx.test.:8490"
+    expired, invalid = "signature is already expired", "invalid signature"
+    for when, want in ((None, None), (now + 100, None), (2**63 - 1, None), (now - 1, expired), (0, expired), (-1, expired),
+                       (-(2**63) + 1, expired), (2**63, invalid), ("x", invalid)):  # fmt: skip
+        text = f"{path}:read:user:{box['envdAccessToken']}" + ("" if when is None else f":{when}")
+        signed = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
+        query = {"path": path, "username": "user", "signature": "v1_" + signed}
+        if when is not None:
+            query["signature_expiration"] = when
+        url = "/files?" + urllib.parse.urlencode(query)
+        for headers in ({"X-API-Key": ""}, {"X-API-Key": "", "Host": host}):
+            status, _, got = service.request("GET", url, headers=headers)
+            if want is None:
+                assert (status, got) == (200, b"signed"), (when, headers, got)
+            elif want is invalid and "Host" not in headers:
+                assert (status, got["message"]) == (502, "The sandbox was not found"), (when, got)  # it is of none
+            else:
+                assert (status, got) == (401, {"code": 401, "message": want}), (when, headers)
+        # what was signed for reading does not write, nor for somebody else, nor another path
+        for method, other in (("POST", url), ("GET", url.replace("username=user", "username=root")), ("GET", url.replace("f+", "g+"))):
+            assert service.request(method, other, headers={"X-API-Key": "", "Host": host})[0] == 401, (method, other)
+    assert service.kill(box["sandboxID"]) == 204
 
 
 # --- metrics ----------------------------------------------------------------------------------------
