@@ -209,6 +209,7 @@ struct sock_layer *tls_client_open(int fd, const char *host)
             return NULL;
         SSL_CTX_set_verify(context, SSL_VERIFY_NONE, NULL);
         (void)SSL_CTX_set_alpn_protos(context, alpn, sizeof(alpn) - 1);
+        SSL_CTX_set_read_ahead(context, 1);
         (void)SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
         /* Many small servers close without saying so in TLS; nobody between us and them could cut. */
         (void)SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF);
@@ -393,6 +394,7 @@ static int context_new(struct tls_server *t, const struct tls_pair *pair, size_t
                                      SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
     (void)SSL_CTX_set_mode(c, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
                                   SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_read_ahead(c, 1); /* or each record would be two reads */
     (void)SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
     (void)SSL_CTX_set_session_id_context(c, session_id, sizeof(session_id) - 1);
     (void)SSL_CTX_set_num_tickets(c, 1);
