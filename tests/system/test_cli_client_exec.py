@@ -102,7 +102,7 @@ def test_a_slow_reader_makes_the_sandbox_wait(cli, box):
         return len(seen) > 8 and seen[-1] == seen[-8] != ""
 
     try:
-        eventually(stands_still)
+        eventually(stands_still, 200)
         assert int(seen[-1]) < 300
         assert len(process.stdout.read()) == 400 * 100000
         assert process.wait(60) == 0
