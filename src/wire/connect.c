@@ -56,6 +56,7 @@ enum connect_event connect_decoder_next(struct connect_decoder *d, struct slice 
     if (d->buf.len < CONNECT_PREFIX_SIZE)
         return CONNECT_NEED_MORE;
     p = d->buf.mem + d->buf.off;
+    *ret_flags = p[0];
     if (p[0] & ~CONNECT_FLAG_END)
         return CONNECT_BAD_FLAGS;
     n = prefix_length(p);
@@ -64,7 +65,6 @@ enum connect_event connect_decoder_next(struct connect_decoder *d, struct slice 
     if (!is_whole(&d->buf))
         return CONNECT_NEED_MORE;
     p = d->buf.mem + d->buf.off;
-    *ret_flags = p[0];
     *ret_message = slice_of(p + CONNECT_PREFIX_SIZE, n);
     return CONNECT_MESSAGE;
 }

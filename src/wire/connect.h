@@ -24,7 +24,8 @@ struct connect_decoder {
 void connect_decoder_init(struct connect_decoder *d);
 void connect_decoder_done(struct connect_decoder *d);
 /* Takes from *in; on CONNECT_MESSAGE, *ret_message is borrowed until the next call. Call again until
- * NEED_MORE. TOO_LARGE (also out of memory) and BAD_FLAGS (compressed or unknown) are final. */
+ * NEED_MORE. TOO_LARGE (also out of memory) and BAD_FLAGS (compressed or unknown: *ret_flags says) are
+ * final. */
 enum connect_event connect_decoder_next(struct connect_decoder *d, struct slice *in,
                                         uint8_t *ret_flags, struct slice *ret_message);
 /* True when EOF would cut a message. */

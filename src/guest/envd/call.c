@@ -230,19 +230,29 @@ static int decode(struct call *c, struct slice body, ProtobufCMessage **ret, str
     return 0;
 }
 
+/* What Connect's other servers answer, so that clients take the two sides for incompatible and nothing else. */
+static int refuse_compressed(struct abx_err *err)
+{
+    return err_set(err, ABX_INTERNAL, "request: a compressed message without a compression");
+}
+
 /* The one message of a server stream's request. */
 static int unwrap(struct slice *body, struct abx_err *err)
 {
     uint32_t n;
 
+    if (body->n == 0)
+        return err_set(err, ABX_UNIMPLEMENTED, "request: no message where one belongs");
     if (body->n < CONNECT_PREFIX_SIZE)
         return err_set(err, ABX_INVALID_ARGUMENT, "request: no enveloped message");
     n = (uint32_t)body->p[1] << 24 | (uint32_t)body->p[2] << 16 | (uint32_t)body->p[3] << 8 |
         body->p[4];
     if (body->p[0] & CONNECT_FLAG_COMPRESSED)
-        return err_set(err, ABX_UNIMPLEMENTED, "request: compressed messages are not supported");
+        return refuse_compressed(err);
     if (body->p[0] != 0 || n > body->n - CONNECT_PREFIX_SIZE)
         return err_set(err, ABX_INVALID_ARGUMENT, "request: malformed envelope");
+    if (n < body->n - CONNECT_PREFIX_SIZE)
+        return err_set(err, ABX_UNIMPLEMENTED, "request: more than one message");
     *body = slice_of(body->p + CONNECT_PREFIX_SIZE, n);
     return 0;
 }
@@ -284,6 +294,14 @@ static void stream_fail(struct call *c, int code, const char *text)
     call_fail(c, &err);
 }
 
+static void fail_compressed(struct call *c)
+{
+    struct abx_err err = { 0 };
+
+    (void)refuse_compressed(&err);
+    call_fail(c, &err);
+}
+
 /* Hands out one message if one is complete, else reads on. True: perhaps there is one more. */
 static bool stream_feed_one(struct call *c)
 {
@@ -308,7 +326,10 @@ static bool stream_feed_one(struct call *c)
         stream_fail(c, ABX_RESOURCE_EXHAUSTED, "request: message over 4 MiB");
         return false;
     case CONNECT_BAD_FLAGS:
-        stream_fail(c, ABX_INVALID_ARGUMENT, "request: malformed envelope");
+        if (flags & CONNECT_FLAG_COMPRESSED)
+            fail_compressed(c);
+        else
+            stream_fail(c, ABX_INVALID_ARGUMENT, "request: malformed envelope");
         return false;
     case CONNECT_MESSAGE:
         c->wants_message = false;
@@ -359,17 +380,49 @@ void call_next(struct call *c)
 
 /* --- routes ------------------------------------------------------------------------------------- */
 
-static const struct call_method *method_find(struct slice path)
+static const struct call_method *const services[] = { process_methods, filesystem_methods };
+
+/* A service's method; NULL with *ret_is_ours when the service has no such method. */
+static const struct call_method *method_find(struct slice path, bool *ret_is_ours)
 {
-    for (const struct call_method *m = process_methods; m->path; m++) {
-        if (slice_eq_str(path, m->path))
-            return m;
-    }
-    for (const struct call_method *m = filesystem_methods; m->path; m++) {
-        if (slice_eq_str(path, m->path))
-            return m;
+    *ret_is_ours = false;
+    for (size_t i = 0; i < ARRAY_SIZE(services); i++) {
+        const char *first = services[i]->path, *slash = first ? strrchr(first, '/') : NULL;
+        for (const struct call_method *m = services[i]; m->path; m++) {
+            if (slice_eq_str(path, m->path))
+                return m;
+        }
+        if (slash && path.n > (size_t)(slash - first) &&
+            memcmp(path.p, first, (size_t)(slash - first) + 1) == 0)
+            *ret_is_ours = true;
     }
     return NULL;
+}
+
+/* For requests that are none of Connect's: no code of its own goes with the HTTP status. */
+static void refuse(struct http_exchange *ex, int status, int code, const char *text)
+{
+    _cleanup_(buf_done) struct buf b = BUF_INIT(16384);
+    struct abx_err err = { 0 };
+
+    (void)err_set(&err, code, "%s", text);
+    if (connect_error_json(&b, &err))
+        http_exchange_abort(ex);
+    else
+        envd_send(ex, status, "application/json", buf_slice(&b));
+}
+
+/* Content-Encoding, or Connect-Content-Encoding of streams: nothing is ever compressed here. */
+static int check_encoding(const struct http1_head *head, bool is_stream, struct abx_err *err)
+{
+    struct slice name =
+        http1_head_value(head, is_stream ? "connect-content-encoding" : "content-encoding");
+
+    if (name.n == 0 || slice_ieq_str(name, "identity"))
+        return 0;
+    return err_set(err, ABX_UNIMPLEMENTED,
+                   "unknown compression '%.*s': supported encodings are identity",
+                   (int)(name.n < 64 ? name.n : 64), (const char *)name.p);
 }
 
 /* Connect-Timeout-Ms and Keepalive-Ping-Interval. */
@@ -390,7 +443,7 @@ static void call_begin(struct envd *e, struct http_exchange *ex, const struct ca
     const struct http1_head *head = http_exchange_head(ex);
     struct call *c = calloc(1, sizeof(*c));
     struct abx_err err = { 0 };
-    bool is_stream, has_times;
+    bool is_stream;
 
     if (!c) {
         envd_error(ex, 503, "out of memory");
@@ -403,21 +456,22 @@ static void call_begin(struct envd *e, struct http_exchange *ex, const struct ca
     buf_init(&c->input, 1u << 20);
     if (!connect_content_type(http1_head_value(head, "content-type"), &c->codec, &is_stream) ||
         is_stream != (method->kind != CALL_UNARY)) {
-        envd_error(ex, 415, "unsupported media type");
+        refuse(ex, 415, ABX_UNKNOWN, "unsupported media type");
         c->ex = NULL;
         handled(c);
         return;
     }
-    has_times = read_times(c, head);
-    if (method->kind != CALL_CLIENT_STREAM && has_times) {
+    if (!read_times(c, head))
+        (void)err_set(&err, ABX_INVALID_ARGUMENT, "malformed Connect-Timeout-Ms");
+    else
+        (void)check_encoding(head, is_stream, &err);
+    if (method->kind != CALL_CLIENT_STREAM && err.code == 0) {
         http_exchange_collect(ex, CALL_REQUEST_MAX, on_collected, c);
         return;
     }
     http_exchange_begin(ex, &events, c);
     deadline_start(c);
-    if (!has_times)
-        (void)err_set(&err, ABX_INVALID_ARGUMENT, "malformed Connect-Timeout-Ms");
-    else
+    if (err.code == 0)
         (void)envd_user(e, head, &c->user, &err);
     if (err.code)
         call_fail(c, &err);
@@ -428,13 +482,16 @@ static void call_begin(struct envd *e, struct http_exchange *ex, const struct ca
 bool call_handle(struct envd *e, struct http_exchange *ex)
 {
     const struct http1_head *head = http_exchange_head(ex);
-    const struct call_method *method = method_find(head->path);
+    bool is_ours;
+    const struct call_method *method = method_find(head->path, &is_ours);
 
-    if (!method)
+    if (!method && !is_ours)
         return false;
-    if (slice_eq_str(head->method, "POST"))
+    if (!method)
+        refuse(ex, 404, ABX_UNIMPLEMENTED, "this service has no such method");
+    else if (slice_eq_str(head->method, "POST"))
         call_begin(e, ex, method);
     else
-        envd_error(ex, 405, "method not allowed");
+        refuse(ex, 405, ABX_UNKNOWN, "method not allowed");
     return true;
 }

@@ -103,6 +103,7 @@ static void errors_are_final(void **state)
 
     connect_decoder_init(&d);
     assert_int_equal(connect_decoder_next(&d, &in, &flags, &message), CONNECT_BAD_FLAGS);
+    assert_int_equal(flags, CONNECT_FLAG_COMPRESSED);
     in = SLICE_LIT("\0\0\0\0\1a");
     assert_int_equal(connect_decoder_next(&d, &in, &flags, &message), CONNECT_BAD_FLAGS);
     connect_decoder_done(&d);
