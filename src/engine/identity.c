@@ -34,6 +34,21 @@ int identity_encode(const Abx__Ipc__Identity *id, const char *sandbox_id, struct
     return 0;
 }
 
+int resumed_encode(struct buf *b, struct abx_err *err)
+{
+    Abx__Ipc__GuestFrame g = ABX__IPC__GUEST_FRAME__INIT;
+    Abx__Ipc__Resumed resumed = ABX__IPC__RESUMED__INIT;
+    uint8_t bytes[16];
+
+    g.version = FRAME_VERSION;
+    g.body_case = ABX__IPC__GUEST_FRAME__BODY_RESUMED;
+    g.resumed = &resumed;
+    if (abx__ipc__guest_frame__get_packed_size(&g) > sizeof bytes ||
+        buf_append(b, bytes, abx__ipc__guest_frame__pack(&g, bytes)) != BUF_OK)
+        return err_oom(err);
+    return 0;
+}
+
 int identity_deliver(int netns_fd, struct slice frame, struct abx_err *err)
 {
     _cleanup_(closep) int fd = -EBADF;

@@ -12,6 +12,8 @@
 /* Appends a GuestFrame with `id` (NULL: an empty one) for `sandbox_id` to `b`. */
 int identity_encode(const Abx__Ipc__Identity *id, const char *sandbox_id, struct buf *b,
                     struct abx_err *err);
+/* Appends a GuestFrame that says that the sandbox is about to be thawed. */
+int resumed_encode(struct buf *b, struct abx_err *err);
 /* Sends it to the listener in `netns_fd`; the guest reads it whenever it runs. UNAVAILABLE when its
  * backlog is full. */
 int identity_deliver(int netns_fd, struct slice frame, struct abx_err *err);

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "engine/engine.h"
+#include "engine/identity.h"
 #include "engine/saved.h"
 
 /* A job about one sandbox for one request. `sb` is set when the sandbox is kept for it (is_busy). */
@@ -203,11 +204,23 @@ void sandbox_freeze(struct engine *e, struct sandbox *sb, bool is_kept, bool is_
     change(e, sb, q, false);
 }
 
+/* It lies in the guest's socket when that runs again, and is looked at before anything else is. */
+static void tell_resumed(const struct sandbox *sb)
+{
+    _cleanup_(buf_done) struct buf b = BUF_INIT(64);
+    struct abx_err err;
+
+    if (resumed_encode(&b, &err) < 0 || identity_deliver(sb->netns_fd, buf_slice(&b), &err) < 0)
+        log_err("a guest does not hear that it was frozen", &err);
+}
+
 void sandbox_thaw(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq)
 {
     struct abx_err err;
     struct request *q = request_new(e, conn, seq, &err);
 
+    if (q && sb->state == SANDBOX_FROZEN && !sb->is_busy)
+        tell_resumed(sb);
     if (q)
         change(e, sb, q, true);
     else

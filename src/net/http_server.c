@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -320,6 +321,46 @@ void http_server_stop(struct http_server *server)
     }
     for (struct session *s = server->sessions; s; s = s->next)
         sock_kick(&s->sock);
+}
+
+static bool has_hung_up(int fd)
+{
+    struct pollfd p = { fd, POLLRDHUP, 0 };
+
+    return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
+static void drop_waiting(struct listener *l)
+{
+    struct sockaddr_storage peer = { 0 };
+    socklen_t len = sizeof(peer);
+    int fd;
+
+    while (l->server->n_sessions < l->server->opts.max_connections &&
+           (fd = accept4(l->fd, (struct sockaddr *)&peer, &len, SOCK_CLOEXEC | SOCK_NONBLOCK)) >=
+               0) {
+        if (has_hung_up(fd))
+            fd_close(fd);
+        else
+            session_open(l, fd, &peer);
+        len = sizeof(peer);
+    }
+}
+
+void http_server_drop_closed(struct http_server *server)
+{
+    struct session *s = server->sessions;
+
+    for (size_t i = 0; i < server->n_listeners && !server->is_stopping; i++)
+        drop_waiting(&server->listeners[i]);
+    while (s) {
+        if (!has_hung_up(s->sock.fd)) {
+            s = s->next;
+            continue;
+        }
+        session_gone(s, 0);
+        s = server->sessions; /* whatever its end took with it */
+    }
 }
 
 void http_server_free(struct http_server *server)

@@ -60,6 +60,8 @@ struct http_server_opts {
     uint32_t fin_grace_ms;
     /* Another protocol than HTTP/1.1 for connections that begin with it (http2.h), NULL = none. */
     const struct session_protocol *protocol;
+    /* May be NULL. Before bytes of a connection are taken in; may call http_server_drop_closed. */
+    void (*before_read)(void *user);
     /* Head complete. Set events with http_exchange_begin, or answer at once. */
     void (*on_request)(void *user, struct http_exchange *ex);
     void *user;
@@ -71,6 +73,10 @@ int http_server_new(const struct http_server_opts *opts, struct http_server **re
 void http_server_stop(struct http_server *s);
 /* Closes every connection at once and frees the server; on_close callbacks run inside. */
 void http_server_free(struct http_server *s);
+/* Ends every connection whose client has closed its side by now, without looking at what it sent before,
+ * and those that wait to be accepted too. For a process that was frozen: what such clients wanted they want
+ * no more. on_close callbacks run inside. */
+void http_server_drop_closed(struct http_server *s);
 size_t http_server_connections(const struct http_server *s);
 
 /* The request, borrowed until on_close returns. */

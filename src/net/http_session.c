@@ -528,6 +528,8 @@ void session_on_event(struct sock *sock, unsigned what)
         session_hangup(s);
     if ((what & SOCK_DEADLINE) && !sock->is_closed)
         (s->protocol ? s->protocol->timeout : session_timeout)(s);
+    if ((what & SOCK_READABLE) && !sock->is_closed && s->server->opts.before_read)
+        s->server->opts.before_read(s->server->opts.user);
     if ((what & SOCK_READABLE) && !sock->is_closed)
         session_read(s);
     for (int i = 0; i < STEPS_PER_EVENT && !sock->is_closed; i++) {

@@ -210,6 +210,34 @@ def test_requests_for_one_sandbox_are_done_in_their_order(service):
     assert service.kill(box["sandboxID"]) == 204
 
 
+def write_text(path, text):
+    with open(path, "w") as f:
+        f.write(text)
+
+
+def test_what_was_sent_before_by_a_client_that_has_gone_is_not_done(service):
+    """The daemon is frozen when the request comes; the client goes away; the pause comes; then the daemon may read."""
+    box = service.create(timeout=300)
+    envd = Envd(service, box)
+    daemon = [p for p in guests(service.instance()) if "/guest\n" in processes.read(p, "cgroup")]
+    assert len(daemon) == 1, daemon  # no other sandbox lives
+    group = next(line[3:] for line in processes.read(daemon[0], "cgroup").splitlines() if line.startswith("0::"))
+    mount = next(line.split()[1] for line in open("/proc/mounts") if line.split()[2] == "cgroup2")
+    switch = f"{mount}{group}/cgroup.freeze"
+    write_text(switch, "1")
+    conn = envd.connect(10)
+    conn.request("POST", "/filesystem.Filesystem/MakeDir", json.dumps({"path": "/tmp/too-late"}),
+                 {**envd.headers, "Content-Type": "application/json"})
+    time.sleep(0.3)  # on its way into the daemon's socket; nobody can see it there
+    conn.close()
+    post(service, box, "pause")
+    write_text(switch, "0")
+    post(service, box, "connect", {"timeout": 60}, 201)
+    assert envd.run("ls -d /tmp/too-late")[0] == 2
+    assert envd.unary("filesystem.Filesystem/MakeDir", {"path": "/tmp/in-time"})
+    assert service.kill(box["sandboxID"]) == 204
+
+
 def guests(instance):
     """Host pids of all processes of sandboxes of an instance."""
     found = []

@@ -62,6 +62,14 @@ static void on_identity(void *user, struct slice message)
     claim_tell(e->loop, e->id);
 }
 
+static void on_resumed(void *user)
+{
+    struct envd *e = user;
+
+    if (e->server)
+        http_server_drop_closed(e->server);
+}
+
 static int run(uv_loop_t *loop, struct abx_err *err)
 {
     static struct identity id;
@@ -75,7 +83,7 @@ static int run(uv_loop_t *loop, struct abx_err *err)
     if (r == 0)
         r = watches_new(&e.watches, err);
     if (r == 0)
-        r = control_new(loop, GUEST_FD_CONTROL, &id, on_identity, &e, &e.control, err);
+        r = control_new(loop, GUEST_FD_CONTROL, &id, on_identity, on_resumed, &e, &e.control, err);
     if (r == 0)
         r = commands_new(loop, GUEST_FD_DAEMON, id.is_claimed, &e.commands, err);
     if (r == 0)

@@ -1,6 +1,7 @@
 /* identity.c - see identity.h; messages are abx.ipc.GuestFrame of schema/ipc.proto. */
 #include "guest/daemon/identity.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -25,6 +26,7 @@ struct control {
     int fd;
     struct identity *id;
     identity_changed_fn changed;
+    identity_resumed_fn resumed;
     void *user;
     struct peer *peers[PEERS_MAX];
 };
@@ -105,6 +107,19 @@ int identity_decode(struct identity *id, struct slice message, struct abx_err *e
     return 0;
 }
 
+bool resumed_decode(struct slice message)
+{
+    struct rpc_error e = { 0 };
+    ProtobufCMessage *m = NULL;
+    bool is_it;
+
+    if (rpc_proto_decode(&abx__ipc__guest_frame__descriptor, message, &m, &e))
+        return false;
+    is_it = ((Abx__Ipc__GuestFrame *)m)->body_case == ABX__IPC__GUEST_FRAME__BODY_RESUMED;
+    rpc_message_free(m);
+    return is_it;
+}
+
 static void peer_closed(uv_handle_t *h)
 {
     struct peer *p = h->data;
@@ -137,6 +152,10 @@ static bool peer_receive(struct peer *p)
     if (n <= 0 || (msg.msg_flags & MSG_TRUNC)) {
         peer_close(p);
         return false;
+    }
+    if (resumed_decode(slice_of(bytes, (size_t)n))) {
+        c->resumed(c->user);
+        return true;
     }
     if (identity_decode(c->id, slice_of(bytes, (size_t)n), &err) < 0) {
         log_err("identity refused", &err);
@@ -204,8 +223,16 @@ static void on_listener(uv_poll_t *poll, int status, int events)
     control_drain(poll->data);
 }
 
+void control_look(struct control *c)
+{
+    struct pollfd p = { c->fd, POLLIN, 0 };
+
+    if (poll(&p, 1, 0) > 0)
+        control_drain(c);
+}
+
 int control_new(uv_loop_t *loop, int fd, struct identity *id, identity_changed_fn changed,
-                void *user, struct control **ret, struct abx_err *err)
+                identity_resumed_fn resumed, void *user, struct control **ret, struct abx_err *err)
 {
     _cleanup_(freep) struct control *c = calloc(1, sizeof(*c));
 
@@ -214,6 +241,7 @@ int control_new(uv_loop_t *loop, int fd, struct identity *id, identity_changed_f
     c->fd = fd;
     c->id = id;
     c->changed = changed;
+    c->resumed = resumed;
     c->user = user;
     c->poll.data = c;
     if (uv_poll_init(loop, &c->poll, fd) < 0 ||

@@ -28,14 +28,20 @@ void identity_done(struct identity *id);
 
 /* Decodes a GuestFrame with an identity in it; replaces `id` only on success. */
 int identity_decode(struct identity *id, struct slice message, struct abx_err *err);
+/* Is it a GuestFrame that says that the sandbox was frozen? */
+bool resumed_decode(struct slice message);
 
 struct control;
 
 /* Called after each new identity with the message it came in, borrowed for the call. */
 typedef void (*identity_changed_fn)(void *user, struct slice message);
+/* Called when the sandbox runs again after it was frozen. */
+typedef void (*identity_resumed_fn)(void *user);
 
 /* Listens on `fd` (stays the caller's). */
 int control_new(uv_loop_t *loop, int fd, struct identity *id, identity_changed_fn changed,
-                void *user, struct control **ret, struct abx_err *err);
+                identity_resumed_fn resumed, void *user, struct control **ret, struct abx_err *err);
+/* control_drain if something is waiting: one cheap system call when not. */
+void control_look(struct control *c);
 /* Takes in what is waiting, without blocking. */
 void control_drain(struct control *c);

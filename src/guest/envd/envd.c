@@ -247,11 +247,21 @@ static void on_request(void *user, struct http_exchange *ex)
         on_plain(e, ex, head);
 }
 
+/* Whether the sandbox was frozen has to be known before the first byte is read that came before. */
+static void before_read(void *user)
+{
+    const struct envd *e = user;
+
+    if (e->control)
+        control_look(e->control);
+}
+
 int envd_start(struct envd *e, int listen_fd, struct abx_err *err)
 {
     struct http_server_opts opts = { .loop = e->loop, .listen_fd = listen_fd };
 
     opts.on_request = on_request;
+    opts.before_read = before_read;
     opts.user = e;
     return http_server_new(&opts, &e->server, err);
 }
