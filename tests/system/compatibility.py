@@ -63,6 +63,12 @@ SECTIONS = {
     "cli": "Command line",
 }
 
+NOTES = {
+    "provider": "Its `_sync` methods are these in `asyncio.run()` and have no rows: the client keeps connections whose loop is over, so\n"
+                "that with any server that lets a connection live the second call of an object can end with \"Event loop is closed\".\n",
+    "cli": "`auth` asks the vendor's own login page; `template init` and `template migrate` only write files.\n",
+}  # fmt: skip
+
 INTRO = """\
 # Compatibility
 
@@ -134,14 +140,15 @@ def page(found):
         columns = [c for c in COLUMNS if c.section == section]
         rows = dict.fromkeys(r for c in columns for r in found[c.title])
         rows = sorted(rows, key=lambda r: (list(dict.fromkeys(owner(x) for x in rows)).index(owner(r))))
-        parts.append(f"\n## {heading}\n\n| | " + " | ".join(c.title for c in columns) + " |\n" + "|---" * (len(columns) + 1) + "|\n")
+        note = NOTES.get(section, "")
+        parts.append(f"\n## {heading}\n\n{note}" + ("\n" if note else "") + "| | " + " | ".join(c.title for c in columns) + " |\n" + "|---" * (len(columns) + 1) + "|\n")
         for row in rows:
             cells = [found[c.title].get(row, NOT_THERE) for c in columns]
             parts.append(f"| `{row}` | " + " | ".join(cells) + " |\n")
         reasons = {}
         for row, (status, why) in wanted[section].items():
             reasons.setdefault((status, why), []).append(row)
-        parts.append("\nNot `ok`, and why:\n\n")
+        parts.append("\nNot `ok`, and why:\n\n" if reasons else "")
         parts += [f"- {status}, {why}: {', '.join(f'`{r}`' for r in names)}\n" for (status, why), names in reasons.items()]
     return "".join(parts)
 
