@@ -1,7 +1,7 @@
 /* probe_kernel.c - checks of privileges, namespaces, seccomp and BPF. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/bpf.h>
 #include <linux/filter.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
@@ -20,10 +20,12 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/packet.h"
 #include "base/str.h"
 #include "engine/cgroup_internal.h"
 #include "engine/netns.h"
 #include "engine/probe_internal.h"
+#include "engine/steer.h"
 #include "engine/userns.h"
 
 #define KERNEL_MAJOR 5u
@@ -278,42 +280,47 @@ void probe_netns(const struct probe_env *env, struct probe_check *ret)
                   "a kernel with CONFIG_NET_NS; in a container: --privileged", "%.200s", err.msg);
 }
 
-static long bpf(int cmd, union bpf_attr *attr)
+/* What is dialled in the namespace has to come to our socket. */
+static int dial_inside(void *user, struct abx_err *err)
 {
-    return syscall(SYS_bpf, cmd, attr, sizeof *attr);
+    struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(443) };
+    _cleanup_(closep) int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    (void)user;
+    (void)inet_pton(AF_INET, "192.0.2.1", &to.sin_addr);
+    if (fd < 0 || connect(fd, (const struct sockaddr *)&to, sizeof to) < 0)
+        return err_sys(err, errno, "dial where steering leads");
+    return 0;
+}
+
+static const char *steering_fix(const struct abx_err *err)
+{
+    if (err->sys == EPERM || err->sys == EACCES)
+        return "CAP_BPF (or CAP_SYS_ADMIN) and CAP_NET_ADMIN for the service, and a seccomp "
+               "profile that lets it call "
+               "bpf(2); in a container: --privileged";
+    if (err->sys == ENOSYS || err->sys == EINVAL || err->sys == EOPNOTSUPP)
+        return "a kernel with CONFIG_BPF_SYSCALL, CONFIG_BPF_JIT, CONFIG_NET_SOCK_MSG (sockmap) "
+               "and CONFIG_INET";
+    return "in a container: --privileged";
 }
 
 void probe_steering(const struct probe_env *env, struct probe_check *ret)
 {
-    /* r0 = SK_PASS; exit */
-    struct bpf_insn code[] = {
-        { .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = SK_PASS },
-        { .code = BPF_JMP | BPF_EXIT },
-    };
-    char licence[] = "Apache-2.0";
-    union bpf_attr attr;
-    long prog, link = -1;
+    _cleanup_(closep) int netns = -EBADF;
+    struct abx_err err = { 0 };
+    int fds[STEER_FDS];
+    int r = netns_create(&netns, &err);
 
-    memset(&attr, 0, sizeof attr);
-    attr.prog_type = BPF_PROG_TYPE_SK_LOOKUP;
-    attr.expected_attach_type = BPF_SK_LOOKUP;
-    attr.insns = (uintptr_t)code;
-    attr.insn_cnt = ARRAY_SIZE(code);
-    attr.license = (uintptr_t)licence;
-    prog = bpf(BPF_PROG_LOAD, &attr);
-    if (prog >= 0 && unshare(CLONE_NEWNET) == 0) {
-        _cleanup_(closep) int ns = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-
-        memset(&attr, 0, sizeof attr);
-        attr.link_create.prog_fd = (uint32_t)prog;
-        attr.link_create.target_fd = (uint32_t)ns;
-        attr.link_create.attach_type = BPF_SK_LOOKUP;
-        link = bpf(BPF_LINK_CREATE, &attr);
+    if (r == 0)
+        r = steer_open(netns, fds, &err);
+    if (r == 0) {
+        r = netns_call(netns, dial_inside, NULL, &err);
+        packet_close_fds(fds, STEER_FDS);
     }
-    if (link >= 0)
-        probe_set(ret, PROBE_OK, "", "", "sk_lookup programs work");
+    if (r == 0)
+        probe_set(ret, PROBE_OK, "", "", "what sandboxes dial can be steered (sk_lookup)");
     else
-        probe_set(ret, PROBE_DEGRADED, "sandboxes can't reach the internet; everything else works",
-                  "a kernel with CONFIG_BPF_SYSCALL and CONFIG_INET; in a container: --privileged",
-                  "no sk_lookup program: %s", strerror(errno));
+        probe_set(ret, PROBE_DEGRADED, "sandboxes have no network; everything else works",
+                  steering_fix(&err), "%.200s", err.msg);
 }
