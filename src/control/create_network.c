@@ -219,6 +219,11 @@ static int check_headers(const char *host, const json_t *headers, struct abx_err
             return err_set(err, ABX_INVALID_ARGUMENT,
                            "Network transform header contains a malformed E2B placeholder.");
     }
+    /* Not to be taken and forgotten: the requests would go out without what they need. */
+    if (json_object_size(headers) > 0)
+        return err_set(err, ABX_UNIMPLEMENTED,
+                       "rules for '%.128s': header transforms are not available on this server",
+                       host);
     return 0;
 }
 

@@ -100,6 +100,9 @@ static const struct {
       ABX_UNIMPLEMENTED, "egressProxy.tls is not available" },
     { "\"network\":{\"httpsPorts\":[443,49983]}", ABX_INVALID_ARGUMENT,
       "Error when parsing request: 'network.httpsPorts' has to be" },
+    { "\"network\":{\"rules\":{\"x.test\":[{\"transform\":{\"headers\":{\"A\":\"Bearer "
+      "${e2b.secrets.my-key} ${e2b.identity.tokens.t_1}\"}}}]}}",
+      ABX_UNIMPLEMENTED, "rules for 'x.test': header transforms are not available" },
     { "\"network\":{\"rules\":{\"-x.test\":[]}}", ABX_INVALID_ARGUMENT, "rules: invalid domain" },
     { "\"network\":{\"rules\":{\"x.test\":[{\"transform\":{}},{\"transform\":{}}]}}",
       ABX_INVALID_ARGUMENT, "rules for 'x.test': only one transform per domain" },
@@ -203,8 +206,7 @@ static void good_ones_are_taken(void **state)
         "\"network\":{\"denyOut\":[\"0.0.0.0/0\",\"::/0\",\"1.2.3.4\"],"
         "\"allowOut\":[\"*.example.com\",\"8.8.8.8\",\"10.0.0.0/8\"]}",
         "\"network\":{\"maskRequestHost\":\"localhost:${PORT}\",\"httpsPorts\":[443,8443]}",
-        "\"network\":{\"rules\":{\"x.test\":[{\"transform\":{\"headers\":{\"A\":\"Bearer "
-        "${e2b.secrets.my-key} ${e2b.identity.tokens.t_1}\"}}}]}}",
+
         "\"network\":{\"httpsPorts\":null,\"egressProxy\":null,\"rules\":{\"x.test\":[{},"
         "{\"transform\":null},{\"transform\":{\"headers\":null}}]}}",
         "\"mcp\":{},\"secure\":null,\"cpuCount\":1,\"memoryMB\":16,\"diskSizeMB\":16",
