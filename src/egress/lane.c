@@ -9,7 +9,8 @@
 #include "base/fd.h"
 #include "base/macro.h"
 
-#define SPLICE_MAX (1u << 18)
+#define PIPE_SIZE (1 << 18)
+#define SPLICE_MAX ((size_t)PIPE_SIZE)
 
 /* --- what bytes wait in ------------------------------------------------------------------------- */
 
@@ -26,6 +27,8 @@ static bool take_pipe(struct lane *l, struct lane_pool *pool, size_t *quota)
         return false;
     } else {
         pool->n_open++;
+        /* A place takes a page. What the kernel does not give is done without. */
+        (void)fcntl(l->pipe[0], F_SETPIPE_SZ, PIPE_SIZE);
     }
     ++*quota;
     return true;

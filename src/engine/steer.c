@@ -25,8 +25,6 @@
 #define GUARD_PORT_TCP 1
 #define DNS_PORT 53
 #define BACKLOG 1024
-#define RECEIVE_BYTES                                                                              \
-    (256 << 10) /* of an accepted connection: it does not grow with what nobody reads */
 
 /* A key of the map that no socket is at: UDP that is refused. */
 #define KEY_COUNTED 2
@@ -279,8 +277,6 @@ static bool prepare_socket(int fd, bool is_v6, bool is_udp)
         ok = ok && set_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
     else if (is_udp)
         ok = ok && set_option(fd, IPPROTO_IP, IP_PKTINFO, 1);
-    else
-        ok = ok && set_option(fd, SOL_SOCKET, SO_RCVBUF, RECEIVE_BYTES);
     return ok;
 }
 

@@ -222,6 +222,10 @@ static int allow_egress(scmp_filter_ctx f)
     static const int families[] = { AF_INET, AF_INET6 }, types[] = { SOCK_STREAM, SOCK_DGRAM };
     int r = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(splice), 0);
 
+    if (r == 0)
+        r = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(fcntl), 1,
+                             SCMP_A1(SCMP_CMP_EQ, F_SETPIPE_SZ));
+
     for (size_t i = 0; i < ARRAY_SIZE(families); i++)
         for (size_t j = 0; r == 0 && j < ARRAY_SIZE(types); j++)
             r = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
