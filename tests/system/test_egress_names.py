@@ -1,5 +1,11 @@
 """Names: who answers a sandbox's questions, and rules by domain."""
 
+import io
+import subprocess
+import sys
+import tarfile
+import zipfile
+
 import pytest
 from egress_kit import (  # noqa: F401 (fixtures)
     NAMES,
@@ -207,3 +213,49 @@ def test_a_name_counts_only_for_the_address_it_led_to(lab, service, names):
         ]
         assert talk(box, *ways) == [f"this is {WEB}", f"this is {OTHER}", RESET, RESET]
         until(lambda: box.denials("b.example", "told another address"), 20)
+
+
+@pytest.fixture(scope="module")
+def packages(lab, tmp_path_factory):
+    """A folder that WEB serves at port 8000: a repository and an index for pip."""
+    folder = tmp_path_factory.mktemp("packages")
+    (folder / "simple/demo").mkdir(parents=True)
+    wheel = "demo-1.0-py3-none-any.whl"
+    (folder / "simple/demo/index.html").write_text(f'<!DOCTYPE html><a href="{wheel}">{wheel}</a>')
+    with zipfile.ZipFile(folder / "simple/demo" / wheel, "w") as z:
+        z.writestr("demo.py", "NAME = 'demo'\n")
+        z.writestr("demo-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n")
+        z.writestr("demo-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        z.writestr("demo-1.0.dist-info/RECORD", "")
+    command = [sys.executable, "-m", "http.server", "8000", "--bind", WEB, "--directory", folder]
+    with lab.internet.entered():
+        server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    yield folder
+    server.kill()
+    server.wait()
+
+
+def test_package_managers_work_within_rules(only_web, box, packages):
+    """pip and git from the one domain that is allowed; the others are told as names that do not resolve."""
+    box.envd.sh(
+        "cd /tmp && git init -q r && cd r && git config user.name x && git config user.email x@x && echo 1 > f && git add f"
+        " && git commit -qm 1 && git clone -q --bare . ../r.git && cd ../r.git && git update-server-info && tar cf ../r.tar -C .. r.git"
+    )
+    with tarfile.open(fileobj=io.BytesIO(box.envd.read("/tmp/r.tar"))) as tar:
+        tar.extractall(packages)
+    sh = only_web.envd.sh
+    ready = "until curl -so /dev/null http://web.example:8000/; do sleep 0.1; done"
+    assert (
+        sh(
+            f"{ready}; cd /tmp && rm -rf r && git clone -q http://www.web.example:8000/r.git r && cat r/f", timeout=60
+        ).strip()
+        == "1"
+    )
+    pip = "python3 -m pip install --disable-pip-version-check -q --trusted-host web.example --target /tmp/p -i"
+    out = sh(
+        f"{pip} http://web.example:8000/simple/ demo && PYTHONPATH=/tmp/p python3 -c 'import demo; print(demo.NAME)'",
+        timeout=90,
+    )
+    assert out.split()[-1] == "demo"
+    code, _, err = only_web.envd.run("git clone -q http://other.example:8000/r.git /tmp/o", timeout=60)
+    assert code != 0 and "Could not resolve host" in err

@@ -3,7 +3,6 @@
 import base64
 import os
 import signal
-import subprocess
 import threading
 
 import pytest
@@ -207,20 +206,12 @@ def test_proxy_of_the_operator(lab, names, build_dir, base_template, proxies, ur
                         assert b"secret" not in f.read()
 
 
-def test_bad_proxy_of_the_operator_ends_the_start(build_dir, tmp_path):
-    run = subprocess.run(
-        [
-            build_dir / "abx",
-            "serve",
-            "--egress-proxy",
-            "ftp://x",
-            "--listen",
-            "127.0.0.1:0",
-            "--data-dir",
-            tmp_path / "d",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert run.returncode == 1 and "--egress-proxy is not" in run.stderr.splitlines()[-1]
+def test_bad_proxy_of_the_operator_ends_the_start(build_dir):
+    service = Service(build_dir, "--egress-proxy", "ftp://x")
+    try:
+        with pytest.raises(RuntimeError, match="serve ended"):
+            service.start()
+        assert service.logged().splitlines()[-1].startswith("abx: abx-egress does not start: --egress-proxy is not")
+    finally:
+        service.stop()
+        service.remove()
