@@ -8,10 +8,10 @@
 #define ANY " AND $2 = ''" /* the parameters stay the same */
 
 static const char *const queries[] = {
-    COLUMNS ANY " ORDER BY time_ms DESC, id DESC LIMIT $3 OFFSET $4",
-    COLUMNS ANY " ORDER BY time_ms ASC, id ASC LIMIT $3 OFFSET $4",
-    COLUMNS ONE " ORDER BY time_ms DESC, id DESC LIMIT $3 OFFSET $4",
-    COLUMNS ONE " ORDER BY time_ms ASC, id ASC LIMIT $3 OFFSET $4",
+    COLUMNS ANY " ORDER BY time_ms DESC, rowid DESC LIMIT $3 OFFSET $4",
+    COLUMNS ANY " ORDER BY time_ms ASC, rowid ASC LIMIT $3 OFFSET $4",
+    COLUMNS ONE " ORDER BY time_ms DESC, rowid DESC LIMIT $3 OFFSET $4",
+    COLUMNS ONE " ORDER BY time_ms ASC, rowid ASC LIMIT $3 OFFSET $4",
 };
 
 static bool keep_event(struct op *op, sqlite3_stmt *q)

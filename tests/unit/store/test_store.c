@@ -520,7 +520,7 @@ static struct read_events read_events(const char *team, const char *sandbox, uin
 
 static void events_are_read_in_order_and_in_pages(void **state)
 {
-    static const char *const ids[] = { "e1", "e2", "e3" };
+    static const char *const ids[] = { "e2", "e1", "e3" }; /* the first two in one millisecond */
     struct read_events r;
     struct result done = { 0 };
     struct abx_err err = { 0 };
@@ -528,7 +528,9 @@ static void events_are_read_in_order_and_in_pages(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         struct store_sandbox sb = row(i == 1 ? "i2" : "i1", NULL);
-        struct store_event event = { .id = ids[i], .type = "t", .data = "{\"a\":1}", .time_ms = i };
+        struct store_event event = {
+            .id = ids[i], .type = "t", .data = "{\"a\":1}", .time_ms = i / 2
+        };
 
         assert_int_equal(store_sandbox_extend(store, &sb, &event, on_done, &done, &err), 0);
     }
@@ -536,15 +538,15 @@ static void events_are_read_in_order_and_in_pages(void **state)
     r = read_events("t1", "", 0, 4, false);
     assert_int_equal(r.n, 3);
     assert_string_equal(r.ids[0], "e3");
-    assert_string_equal(r.ids[2], "e1");
+    assert_string_equal(r.ids[2], "e2");
     assert_int_equal(r.last_ms, 0);
     r = read_events("t1", "", 1, 1, true);
     assert_int_equal(r.n, 1);
-    assert_string_equal(r.ids[0], "e2");
+    assert_string_equal(r.ids[0], "e1");
     assert_string_equal(r.sandbox, "i2");
     r = read_events("t1", "i1", 0, 4, true);
     assert_int_equal(r.n, 2);
-    assert_string_equal(r.ids[0], "e1");
+    assert_string_equal(r.ids[0], "e2");
     assert_string_equal(r.ids[1], "e3");
     assert_int_equal(read_events("t1", "i1", 2, 4, false).n, 0);
     assert_int_equal(read_events("other", "", 0, 4, false).n, 0);
