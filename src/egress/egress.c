@@ -73,8 +73,9 @@ static void on_steered(void *user, const struct abx_err *failure, const Abx__Ipc
         n_fds == STEER_FDS) {
         b->ask_at = 0;
         box_steer(b, fds);
-    } else if (b && (!failure || failure->code != ABX_NOT_FOUND)) {
-        if (b->ask_at == 0)
+    } else if (b) {
+        /* An engine that has just started may not know it yet; one that is gone is removed by control. */
+        if (b->ask_at == 0 && !(failure && failure->code == ABX_NOT_FOUND))
             log_warn("a sandbox has no network", "id", b->id, "why",
                      failure ? failure->msg : "the engine sent no sockets", NULL);
         b->ask_at = uv_now(q->egress->opts.loop) + STEER_RETRY_MS;

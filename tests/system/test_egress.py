@@ -208,6 +208,24 @@ def test_kill_leaves_nothing(service):
     assert service.audit() == []
 
 
+def test_sandboxes_of_a_restarted_service_reach_the_same(lab, build_dir, base_template):
+    """Rules too; the roles are all new, the sandbox is not."""
+    service = Service(build_dir, "--gateways", "1")
+    try:
+        service.start()
+        box = Box(service, network={"denyOut": [OTHER]})
+        for _ in range(2):
+            assert box.dial(f"{WEB}=7", f"{OTHER}=7") == {f"{WEB}=7": f"this is {WEB}", f"{OTHER}=7": RESET}
+            service.stop(signal.SIGTERM)
+            service.start()
+            until(lambda: box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}", 30)
+        assert service.kill(box.id) == 204
+        assert service.audit() == []
+    finally:
+        service.stop()
+        service.remove()
+
+
 def test_operator_allows(lab, build_dir, base_template):
     with Service(
         build_dir, "--gateways", "1", "--egress-allow", "10.9.9.0/24", "--egress-allow", f"{HOST}/32"
