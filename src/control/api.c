@@ -132,17 +132,17 @@ static void reply_info(struct api_request *rq)
 {
     const struct create_limits *l = &rq->c->opts.limits;
 
-    api_reply(rq, 200,
-              json_pack("{s:s,s:s,s:s,s:[s,s],s:[s,s,s,s,s,s],s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}}",
-                        "release", ABX_VERSION, "envdVersion", E2B_ENVD_VERSION, "domain",
-                        rq->c->domain, "abxCodecs", "json", "proto", "features", "sandboxes",
-                        "idempotency", "metadata-filter", "traffic-tokens", "events", "pause",
-                        "limits", "cpuCount", (json_int_t)l->cpu_count, "memoryMB",
-                        (json_int_t)l->memory_mb, "diskSizeMB", (json_int_t)l->disk_mb,
-                        "maxCpuCount", (json_int_t)l->max_cpu_count, "maxMemoryMB",
-                        (json_int_t)l->max_memory_mb, "maxDiskSizeMB", (json_int_t)l->max_disk_mb,
-                        "maxTimeoutSeconds", (json_int_t)l->max_timeout_s, "maxSandboxes",
-                        (json_int_t)rq->c->opts.max_sandboxes));
+    api_reply(
+        rq, 200,
+        json_pack("{s:s,s:s,s:s,s:[s,s],s:[s,s,s,s,s,s,s],s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}}",
+                  "release", ABX_VERSION, "envdVersion", E2B_ENVD_VERSION, "domain", rq->c->domain,
+                  "abxCodecs", "json", "proto", "features", "sandboxes", "idempotency",
+                  "metadata-filter", "traffic-tokens", "events", "pause", "metrics", "limits",
+                  "cpuCount", (json_int_t)l->cpu_count, "memoryMB", (json_int_t)l->memory_mb,
+                  "diskSizeMB", (json_int_t)l->disk_mb, "maxCpuCount", (json_int_t)l->max_cpu_count,
+                  "maxMemoryMB", (json_int_t)l->max_memory_mb, "maxDiskSizeMB",
+                  (json_int_t)l->max_disk_mb, "maxTimeoutSeconds", (json_int_t)l->max_timeout_s,
+                  "maxSandboxes", (json_int_t)rq->c->opts.max_sandboxes));
 }
 
 /* --- routes with a key ------------------------------------------------------------------------- */
@@ -170,6 +170,8 @@ static const struct route_row rows[] = {
     [ROUTE_SANDBOX_REFRESH] = { SCOPE_SANDBOX_WRITE, true, true, false, api_refresh },
     [ROUTE_SANDBOX_PAUSE] = { SCOPE_SANDBOX_WRITE, true, true, false, api_pause },
     [ROUTE_SANDBOX_RESUME] = { SCOPE_SANDBOX_WRITE, true, true, false, api_resume },
+    [ROUTE_SANDBOX_METRICS] = { SCOPE_SANDBOX_READ, true, false, false, api_usage },
+    [ROUTE_SANDBOXES_METRICS] = { SCOPE_SANDBOX_READ, false, false, false, api_usage_list },
     [ROUTE_EVENTS] = { SCOPE_SANDBOX_READ, false, false, false, api_events },
     [ROUTE_SANDBOX_EVENTS] = { SCOPE_SANDBOX_READ, true, false, false, api_events },
 };
@@ -385,6 +387,8 @@ void api_on_request(void *user, struct http_exchange *ex)
     case ROUTE_SANDBOX_REFRESH:
     case ROUTE_SANDBOX_PAUSE:
     case ROUTE_SANDBOX_RESUME:
+    case ROUTE_SANDBOX_METRICS:
+    case ROUTE_SANDBOXES_METRICS:
     case ROUTE_EVENTS:
     case ROUTE_SANDBOX_EVENTS:
         dispatch(rq);

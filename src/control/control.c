@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "control/render.h"
 #include "control/table.h"
+#include "control/usage.h"
 
 #define PRUNE_EVERY_MS (60u * 60u * 1000u)
 #define COMPARE_EVERY_MS 30000u
@@ -202,6 +203,9 @@ static int load_all(struct control *c, const char *engine_sock, struct abx_err *
         r = driver_local_new(c->loop, engine_sock, &events, &c->driver, err);
     if (r < 0)
         return r;
+    r = usage_new(c->loop, c->lifecycle, c->driver, &c->usage, err);
+    if (r < 0)
+        return r;
     lifecycle_set_driver(c->lifecycle, c->driver);
     templates_set_driver(c->templates, c->driver);
     return 0;
@@ -230,6 +234,7 @@ void control_close(struct control *c)
 {
     uv_close((uv_handle_t *)&c->prune_timer, NULL);
     uv_close((uv_handle_t *)&c->compare_timer, NULL);
+    usage_close(TAKE_PTR(c->usage));
     if (c->driver)
         c->driver->ops->free(c->driver);
     uv_close((uv_handle_t *)&c->down_timer, NULL); /* what the driver says last may start it */

@@ -15,6 +15,7 @@
 #define TEAM_SLUG "default"
 
 struct table;
+struct usage;
 
 struct control_opts {
     const char *domain; /* NULL = none */
@@ -37,6 +38,7 @@ struct control {
     struct keyring *keys;
     struct templates *templates;
     struct table *table;
+    struct usage *usage;
     struct control_counters *counters; /* set before control_open */
     uint8_t seed[TOKEN_SEED_SIZE];
     char team[UUID_SIZE];

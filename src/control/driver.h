@@ -45,6 +45,14 @@ struct driver_created {
     size_t n_stages;
 };
 
+struct driver_usage {
+    uint64_t cpu_us;       /* since it started */
+    uint64_t memory_bytes; /* page cache included */
+    uint64_t cache_bytes;
+    uint64_t disk_bytes;
+    uint32_t processes;
+};
+
 struct driver_template {
     const char *name;
     const char *digest;
@@ -74,6 +82,8 @@ struct driver_sandbox {
 /* One page by id, ascending. `is_whole` false: stopped ones may be missing. */
 typedef void (*driver_listed_fn)(void *user, const struct driver_sandbox *list, size_t n,
                                  bool has_more, bool is_whole, const struct abx_err *failure);
+typedef void (*driver_usage_fn)(void *user, const struct driver_usage *usage,
+                                const struct abx_err *failure);
 typedef void (*driver_templates_fn)(void *user, const struct driver_template *templates, size_t n,
                                     bool has_more, const struct abx_err *failure);
 typedef void (*driver_audited_fn)(void *user, const char *const *findings, size_t n,
@@ -115,6 +125,8 @@ struct driver_ops {
     /* Ends the processes of a frozen one. */
     int (*stop)(struct driver *d, const char *sandbox_id, driver_done_fn done, void *user,
                 struct abx_err *err);
+    int (*usage)(struct driver *d, const char *sandbox_id, driver_usage_fn done, void *user,
+                 struct abx_err *err);
     int (*list)(struct driver *d, const char *after, driver_listed_fn done, void *user,
                 struct abx_err *err);
     int (*templates)(struct driver *d, const char *after, driver_templates_fn done, void *user,

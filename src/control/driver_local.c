@@ -43,6 +43,7 @@ struct call {
     driver_created_fn created;
     driver_killed_fn killed;
     driver_done_fn done;
+    driver_usage_fn usage;
     driver_listed_fn listed;
     driver_templates_fn templates;
     driver_audited_fn audited;
@@ -385,6 +386,42 @@ static int local_stop(struct driver *d, const char *sandbox_id, driver_done_fn d
     return send_call(c, &frame, KILL_TIMEOUT_MS, on_stopped, err);
 }
 
+static void on_usage(void *user, const struct abx_err *failure, const Abx__Ipc__Frame *reply,
+                     int *fds, size_t n_fds)
+{
+    struct call *c = user;
+    struct driver_usage usage = { 0 };
+    struct abx_err mem;
+
+    (void)fds;
+    (void)n_fds;
+    failure = judge(failure, reply, ABX__IPC__FRAME__BODY_USAGE_REPLY, &mem);
+    if (!failure) {
+        const Abx__Ipc__UsageReply *r = reply->usage_reply;
+
+        usage = (struct driver_usage){ r->cpu_us, r->memory_bytes, r->cache_bytes, r->disk_bytes,
+                                       r->processes };
+    }
+    c->usage(c->user, failure ? NULL : &usage, failure);
+    free(c);
+}
+
+static int local_usage(struct driver *d, const char *sandbox_id, driver_usage_fn done, void *user,
+                       struct abx_err *err)
+{
+    Abx__Ipc__Usage usage = ABX__IPC__USAGE__INIT;
+    Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
+    struct call *c = call_new(local_of(d), user);
+
+    if (!c)
+        return err_oom(err);
+    c->usage = done;
+    usage.sandbox_id = text(sandbox_id);
+    frame.body_case = ABX__IPC__FRAME__BODY_USAGE;
+    frame.usage = &usage;
+    return send_call(c, &frame, LIST_TIMEOUT_MS, on_usage, err);
+}
+
 static void on_listed(void *user, const struct abx_err *failure, const Abx__Ipc__Frame *reply,
                       int *fds, size_t n_fds)
 {
@@ -601,6 +638,7 @@ static const struct driver_ops local_ops = {
     .freeze = local_freeze,
     .thaw = local_thaw,
     .stop = local_stop,
+    .usage = local_usage,
     .list = local_list,
     .templates = local_templates,
     .audit = local_audit,

@@ -65,6 +65,7 @@ struct sandbox {
     uint64_t call;           /* number of the call that this state waits for, 0 = none */
     int64_t end_before_ms;   /* pausing: in case it fails */
     enum driver_state there; /* as the driver last said */
+    struct usage_log *usage; /* usage.h; NULL before its first sample */
     char *answer;            /* body for the creators, made when the row becomes running */
     char *data;              /* JSON of the `created` event */
     const char *kill_reason;

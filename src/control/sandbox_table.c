@@ -4,6 +4,7 @@
 
 #include "base/str.h"
 #include "control/lifecycle_internal.h"
+#include "control/usage.h"
 
 #define BUCKETS_FIRST 1024u
 
@@ -166,6 +167,7 @@ static void on_timer_closed(uv_handle_t *h)
     }
     if (sb->operation)
         operation_free(sb->operation);
+    usage_log_free(sb->usage);
     free(sb->config_text);
     free(sb->answer);
     free(sb->data);

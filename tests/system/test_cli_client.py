@@ -127,7 +127,7 @@ def test_pause_and_resume(cli, box):
     cli.run("exec", box, "ls", "/tmp/before", status=0)
 
 
-@pytest.mark.parametrize("words", [("fork",), ("snapshot",), ("logs",), ("metrics",)])
+@pytest.mark.parametrize("words", [("fork",), ("snapshot",), ("logs",)])
 def test_what_the_service_cannot_do_yet(cli, box, words):
     status, out, err = cli.run("sandbox", *words, box)
     assert status == 1 and out == b"" and b"not available on this server" in err

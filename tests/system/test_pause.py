@@ -393,3 +393,55 @@ def test_cycles_with_every_role_killed_in_between(build_dir, base_template, cycl
         assert envd.sh("wc -l < /home/user/data/held; pgrep -c -f writer.py").split() == [str(cycles), "2"]
         until(lambda: s.request("DELETE", f"/sandboxes/{sandbox}")[0] in (204, 404))
         until(lambda: s.audit() == [])
+
+
+def overlap(service, boxes, rounds, seed):
+    """Threads that ask for everything at once; every call gets an answer that the table knows."""
+    import random
+
+    rng = random.Random(seed)
+    statuses, lock = {}, threading.Lock()
+    created = list(boxes)
+
+    def ask(what, sandbox):
+        if what == "kill":
+            return service.request("DELETE", f"/sandboxes/{sandbox}", timeout=60)[0]
+        body = {"pause": None, "files": {"memory": False}}.get(what, {"timeout": 300})
+        path = {"files": "pause"}.get(what, what)
+        return service.request("POST", f"/sandboxes/{sandbox}/{path}", body, timeout=60)[0]
+
+    def work(seed):
+        own = random.Random(seed)
+        for _ in range(rounds):
+            what = own.choice(["pause", "files", "connect", "connect", "resume", "timeout", "kill" if own.random() < 0.15 else "pause"])
+            with lock:
+                sandbox = own.choice(created)
+            status = ask(what, sandbox)
+            with lock:
+                statuses[what, status] = statuses.get((what, status), 0) + 1
+            if what == "kill" and status == 204:
+                new = service.create(timeout=300)["sandboxID"]
+                with lock:
+                    created[created.index(sandbox)] = new
+
+    threads = [threading.Thread(target=work, args=(rng.random(),)) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return created, statuses
+
+
+@pytest.mark.parametrize("n, rounds", [(4, 15), pytest.param(50, 1250, marks=pytest.mark.long)])
+def test_overlapping_requests_are_all_answered_and_leave_nothing(build_dir, base_template, n, rounds):
+    with Service(build_dir) as s:
+        created, statuses = overlap(s, [s.create(timeout=300)["sandboxID"] for _ in range(n)], rounds, seed=n)
+        assert {status for _, status in statuses} <= {200, 201, 204, 404, 409}, statuses
+        assert {what for what, _ in statuses} == {"pause", "files", "connect", "resume", "timeout", "kill"}
+        for sandbox in created:
+            status, _, answer = s.request("POST", f"/sandboxes/{sandbox}/connect", {"timeout": 300}, timeout=60)
+            assert status in (200, 201), answer
+            box = detail(s, {"sandboxID": sandbox})
+            assert Envd(s, box).sh("echo up") == "up\n"
+            assert s.kill(sandbox) == 204
+        until(lambda: s.audit() == [])

@@ -24,7 +24,7 @@ static void requests_find_their_route(void **state)
         { "GET", "/v2/sandboxes", ROUTE_SANDBOX_LIST_V2, NULL },
         { "GET", "/sandboxes", ROUTE_SANDBOX_LIST, NULL },
         { "GET", "/sandboxes/iabc", ROUTE_SANDBOX_GET, "iabc" },
-        { "GET", "/sandboxes/metrics", ROUTE_UNBUILT, NULL },
+        { "GET", "/sandboxes/metrics", ROUTE_SANDBOXES_METRICS, NULL },
         { "DELETE", "/sandboxes/iabc-x", ROUTE_SANDBOX_KILL, "iabc-x" },
         { "POST", "/sandboxes/iabc/connect", ROUTE_SANDBOX_CONNECT, "iabc" },
         { "POST", "/v2/sandboxes/iabc/connect", ROUTE_SANDBOX_CONNECT_V2, "iabc" },
