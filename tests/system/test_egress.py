@@ -1,11 +1,14 @@
 """What sandboxes reach by address, what the kernel refuses them, and what is left when processes die."""
 
 import base64
+import json
 import os
 import re
 import signal
+import subprocess
 import textwrap
 
+from conftest import compiler_env
 from egress_kit import OTHER, REFUSED, RESET, WEB, WEB6, Box, box, greet, lab, names, service  # noqa: F401 (fixtures)
 from guest import until
 from netlab import HOST, HOST6, INTERNET
@@ -237,3 +240,50 @@ def test_operator_allows(lab, build_dir, base_template):
                 f"{HOST}=7": f"this is {HOST}",
                 "192.168.7.7=7": "ConnectionResetError",
             }
+
+
+WITHOUT_BPF = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
+long syscall(long number, ...)
+{
+    long a[6];
+    va_list ap;
+    va_start(ap, number);
+    for (int i = 0; i < 6; i++)
+        a[i] = va_arg(ap, long);
+    va_end(ap);
+    if (number == SYS_bpf) {
+        errno = EPERM;
+        return -1;
+    }
+    return ((long (*)(long, ...))dlsym(RTLD_NEXT, "syscall"))(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+"""
+
+
+def test_a_machine_that_cannot_steer_says_so(build_dir, base_template, tmp_path):
+    """Sandboxes work without a network: what they dial is refused at once, the log and the doctor say why."""
+    (tmp_path / "w.c").write_text(WITHOUT_BPF)
+    compiler = compiler_env()["CC"].split()[-1]
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-o", tmp_path / "w.so", tmp_path / "w.c", "-ldl"], check=True, timeout=60
+    )
+    env = {"LD_PRELOAD": str(tmp_path / "w.so")}
+    with Service(build_dir, "--gateways", "1") as service:
+        service.stop()
+        service.env.update(env)
+        service.start()
+        with Box(service) as box:
+            assert set(box.dial(f"{WEB}=7", "169.254.169.254=80", f"{WEB6}=7").values()) == {"ConnectionRefusedError"}
+            log = (service.data_dir / "serve.log").read_text()
+            assert (
+                "sandboxes have no network: what they dial cannot be steered" in log
+                and "Operation not permitted" in log
+            )
+        run = service.run_abx("doctor", "--json")
+        (check,) = [x for x in json.loads(run.stdout)["checks"] if x["name"] == "network-steering"]
+        assert check["status"] == "degraded" and "no network" in check["meaning"] and "CAP_BPF" in check["fix"], check
