@@ -57,6 +57,7 @@ bool range_parse(const char *text, struct range *ret)
     if (slash && !str_parse_u64(slice_str(slash + 1), bits, &bits))
         return false;
     ret->bits = (uint8_t)(is_v4 ? bits + 96 : bits);
+    ret->is_v6_only = ret->bits < 96;
     if (is_v4 && bits == 0)
         *ret = (struct range){ 0 };
     return true;
@@ -66,6 +67,8 @@ bool range_contains(const struct range *r, const struct in6_addr *ip)
 {
     size_t whole = r->bits / 8, rest = r->bits % 8;
 
+    if (r->is_v6_only && ip_is_v4(ip))
+        return false;
     if (memcmp(&r->prefix, ip, whole) != 0)
         return false;
     return rest == 0 || ((r->prefix.s6_addr[whole] ^ ip->s6_addr[whole]) >> (8 - rest)) == 0;

@@ -17,7 +17,8 @@ struct address {
 
 struct range {
     struct in6_addr prefix;
-    uint8_t bits; /* of 128 */
+    uint8_t bits;    /* of 128 */
+    bool is_v6_only; /* shorter than the form of IPv4 addresses, which are not meant */
 };
 
 /* "[2001:db8:...:1]:65535" and NUL. */
@@ -31,7 +32,7 @@ void ip_format(const struct in6_addr *ip, char to[ADDRESS_TEXT_SIZE]);
 bool ip_equal(const struct in6_addr *a, const struct in6_addr *b);
 
 /* An address or ADDRESS/BITS; bits behind the prefix do not count. "0.0.0.0/0" is everything, IPv6 too: it is
- * how E2B's clients say "all traffic". */
+ * how E2B's clients say "all traffic". "::/0" is all of IPv6 and nothing of IPv4. */
 bool range_parse(const char *text, struct range *ret);
 bool range_contains(const struct range *r, const struct in6_addr *ip);
 

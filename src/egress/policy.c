@@ -234,7 +234,7 @@ bool policy_allows_all_names(const struct policy *p)
     if (p->no_internet)
         return false;
     for (size_t i = 0; i < p->deny.n; i++)
-        if (p->deny.ranges[i].bits == 0)
+        if (p->deny.ranges[i].bits == 0 && !p->deny.ranges[i].is_v6_only)
             return false;
     return true;
 }
