@@ -44,6 +44,8 @@ struct end {
     int fd;
     int watched;
     bool has_poll;
+    bool
+        is_urgent; /* an urgent byte came: it would wake us again and again where only failures are waited for */
 };
 
 struct flow {
@@ -143,8 +145,9 @@ static int end_open(struct flow *f, struct end *e, int fd)
         fd_close(fd);
         return r;
     }
-    /* What comes in pieces goes on in pieces. */
+    /* What comes in pieces goes on in pieces, and an urgent byte like the others. */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    (void)setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &one, sizeof one);
     e->fd = fd;
     e->flow = f;
     e->poll.data = f;
@@ -158,7 +161,10 @@ static void end_watch(struct end *e, int events, bool is_over)
 {
     if (!e->has_poll)
         return;
-    events = is_over ? -1 : events ? events : UV_PRIORITIZED;
+    if (events == 0)
+        events = is_over || e->is_urgent ? -1 : UV_PRIORITIZED;
+    else if (is_over)
+        events = -1;
     if (events == e->watched)
         return;
     e->watched = events;
@@ -414,6 +420,10 @@ static void on_event(uv_poll_t *poll, int status, int events)
 
     if (!f->box)
         return;
+    if (events & UV_PRIORITIZED) {
+        e->is_urgent = true;
+        end_watch(e, 0, false);
+    }
     if (status < 0)
         flow_close(f, true);
     else if (f->state == FLOW_NAME && is_in)

@@ -80,6 +80,15 @@ static ssize_t fill(struct lane *l, int from)
     return n;
 }
 
+/* A pipe takes nothing past an urgent byte, although the socket is readable: what comes next is copied. */
+static ssize_t fill_past_urgent(struct lane *l, struct lane_pool *pool, size_t *quota, int from)
+{
+    if (l->copy || !(l->copy = malloc(LANE_COPY_SIZE)))
+        return -1;
+    put_pipe(l, pool, quota);
+    return fill(l, from);
+}
+
 static ssize_t empty(struct lane *l, int to)
 {
     ssize_t n;
@@ -96,13 +105,16 @@ static ssize_t empty(struct lane *l, int to)
     return n;
 }
 
-static enum lane_state turn(struct lane *l, int from, int to, size_t *ret_moved)
+static enum lane_state turn(struct lane *l, struct lane_pool *pool, size_t *quota, int from, int to,
+                            size_t *ret_moved)
 {
     while (*ret_moved < LANE_TURN_MAX) {
         ssize_t n;
 
         if (l->held == 0 && !l->has_end) {
             n = fill(l, from);
+            if (n < 0 && errno == EAGAIN && *ret_moved == 0)
+                n = fill_past_urgent(l, pool, quota, from);
             if (n < 0)
                 return errno == EAGAIN ? LANE_WANTS_READ : LANE_BROKEN;
             l->has_end = n == 0;
@@ -131,7 +143,7 @@ enum lane_state lane_pump(struct lane *l, struct lane_pool *pool, size_t *quota,
         return LANE_ENDED;
     if (!take_room(l, pool, quota))
         return LANE_BROKEN;
-    state = turn(l, from, to, ret_moved);
+    state = turn(l, pool, quota, from, to, ret_moved);
     if (l->held == 0)
         put_back(l, pool, quota);
     return state;

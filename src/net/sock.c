@@ -60,6 +60,13 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     struct sock *s = container_of(poll, struct sock, poll);
     unsigned what = 0;
 
+    /* An urgent byte would wake us for as long as nobody reads; the price of not looking is that a reset is seen later. */
+    if (events & UV_PRIORITIZED) {
+        s->is_urgent = true;
+        s->watched = -1;
+        (void)uv_poll_stop(poll);
+        return;
+    }
     if (status < 0) { /* EPOLLERR: libuv has stopped the handle, the read that follows says why */
         s->watched = 0;
         events = UV_READABLE | UV_WRITABLE | UV_DISCONNECT;
@@ -70,7 +77,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         what |= SOCK_WRITABLE;
     if ((events & UV_WRITABLE) && s->layer && s->layer->read_wants_write)
         what |= SOCK_READABLE;
-    if (events & (UV_DISCONNECT | UV_PRIORITIZED))
+    if (events & UV_DISCONNECT)
         what |= SOCK_HANGUP;
     run_event(s, what);
 }
@@ -121,7 +128,7 @@ void sock_watch(struct sock *s, unsigned what)
     if (s->is_blocked || (what & SOCK_WRITABLE) || (s->layer && s->layer->read_wants_write))
         want |= UV_WRITABLE;
     if (want == 0) /* stay registered: resets are reported whatever is asked for */
-        want = UV_PRIORITIZED;
+        want = s->is_urgent ? -1 : UV_PRIORITIZED;
     if (what & SOCK_QUIET)
         want = -1;
     s->is_read_due = s->layer && s->layer->has_more && (what & SOCK_READABLE);

@@ -71,13 +71,15 @@ struct sock {
     bool is_in_event;
     bool is_kicked;
     bool is_read_due; /* the layer has input that is wanted */
+    bool is_urgent;   /* an urgent byte came while nothing was watched but resets */
 };
 
 /* Takes `fd` (made non-blocking) whatever the result. `s` needs no preparation. */
 int sock_init(struct sock *s, uv_loop_t *loop, int fd, void (*on_event)(struct sock *, unsigned),
               void (*on_free)(struct sock *), struct abx_err *err);
 /* Asks for events: a set of SOCK_READABLE and SOCK_HANGUP; SOCK_WRITABLE is added while blocked.
- * Resets are reported (as all three) whatever is asked for, except with SOCK_QUIET. */
+ * Resets are reported (as all three) whatever is asked for, except with SOCK_QUIET, or with nothing asked for
+ * once the peer has sent urgent data. */
 void sock_watch(struct sock *s, unsigned what);
 /* Bytes read, borrowed until the next read of any socket; 0 at the end of the stream, -errno else
  * (-EAGAIN when nothing is there). */

@@ -1,6 +1,8 @@
 /* test_lane.c - bytes of one direction: moved, held back, ended. */
 #include "test.h"
 
+#include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -140,6 +142,56 @@ static void a_side_that_is_gone_breaks_it(void **state)
     fd_close(to.a);
 }
 
+static struct pair make_tcp_pair(void)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t n = sizeof at;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    struct pair p = { .a = socket(AF_INET, SOCK_STREAM, 0) };
+    const int one = 1;
+
+    assert_int_equal(bind(listener, (struct sockaddr *)&at, n), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &n), 0);
+    assert_int_equal(connect(p.a, (struct sockaddr *)&at, n), 0);
+    p.b = accept4(listener, NULL, NULL, SOCK_NONBLOCK);
+    assert_true(p.b >= 0);
+    assert_int_equal(setsockopt(p.b, SOL_SOCKET, SO_OOBINLINE, &one, sizeof one), 0);
+    fd_close(listener);
+    return p;
+}
+
+/* The kernel's splice stops there for good, while poll goes on saying that there is something to read. */
+static void an_urgent_byte_is_passed_like_the_others(void **state)
+{
+    struct pair from = make_tcp_pair(), to = make_pair();
+    struct lane lane = LANE_INIT;
+    struct lane_pool pool = { 0 };
+    size_t quota = 0, moved, have = 0;
+    char got[16] = "";
+    ssize_t n;
+
+    (void)state;
+    assert_int_equal(send(from.a, "ab", 2, 0), 2);
+    assert_int_equal(send(from.a, "C", 1, MSG_OOB), 1);
+    assert_int_equal(send(from.a, "de", 2, 0), 2);
+    for (int i = 0; i < 10 && have < 5; i++) {
+        struct pollfd p = { from.b, POLLIN, 0 };
+
+        assert_int_equal(poll(&p, 1, 20000), 1);
+        assert_int_equal(lane_pump(&lane, &pool, &quota, from.b, to.a, &moved), LANE_WANTS_READ);
+        n = read(to.b, got + have, sizeof got - 1 - have);
+        have += n > 0 ? (size_t)n : 0;
+    }
+    assert_string_equal(got, "abCde");
+    assert_int_equal(quota, 0);
+    assert_null(lane.copy);
+    lane_done(&lane, &pool, &quota);
+    lane_pool_done(&pool);
+    close_pair(from);
+    close_pair(to);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -148,6 +200,7 @@ int main(void)
         cmocka_unit_test(copies_when_there_are_too_many_pipes),
         cmocka_unit_test(what_was_held_goes_with_the_lane),
         cmocka_unit_test(a_side_that_is_gone_breaks_it),
+        cmocka_unit_test(an_urgent_byte_is_passed_like_the_others),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
