@@ -155,7 +155,6 @@ static void on_news(uv_poll_t *poll, int status, int events)
     struct hostnet *h = container_of(poll, struct hostnet, poll);
     struct abx_err err;
 
-    (void)status;
     (void)events;
     while (recv(mnl_socket_get_fd(h->news), buffer, sizeof buffer, MSG_DONTWAIT) > 0 ||
            errno == ENOBUFS)
@@ -164,6 +163,8 @@ static void on_news(uv_poll_t *poll, int status, int events)
         log_err("the host's addresses cannot be followed", &err);
         abort();
     }
+    if (status < 0) /* libuv stops watching after an error: news were lost */
+        (void)uv_poll_start(poll, UV_READABLE, on_news);
     h->on_change(h->user);
 }
 

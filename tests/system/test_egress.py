@@ -7,9 +7,24 @@ import re
 import signal
 import subprocess
 import textwrap
+import time
 
+import processes
 from conftest import compiler_env
-from egress_kit import OTHER, REFUSED, RESET, WEB, WEB6, Box, box, greet, lab, names, service  # noqa: F401 (fixtures)
+from egress_kit import (  # noqa: F401 (fixtures)
+    OTHER,
+    REFUSED,
+    RESET,
+    WEB,
+    WEB6,
+    Box,
+    box,
+    greet,
+    lab,
+    names,
+    output_of,
+    service,
+)
 from guest import until
 from netlab import HOST, HOST6, INTERNET
 from service import Service
@@ -185,6 +200,67 @@ def test_new_address_of_the_host_is_refused_at_once(lab, box):
     assert box.dial("198.51.100.77=7")["198.51.100.77=7"] == "ConnectionResetError"
     lab.host.ip("address", "del", "198.51.100.77/32", "dev", "lo")
     until(lambda: box.dial("198.51.100.77=7")["198.51.100.77=7"] == "this is 198.51.100.77", 20)
+
+
+def test_host_is_followed_after_lost_news(lab, service, box):
+    """Egress is told of more changes than fit into its queue; those that come later count, too."""
+    target = "198.51.100.78=7"
+    (pid,) = service.roles()["abx-egress"]
+    lab.address("198.51.100.78")
+    lab.serve("198.51.100.78", 7, greet)
+    assert box.dial(target)[target] == "this is 198.51.100.78"
+    lines = "".join(f"route {how} 192.0.2.{i}/32 dev lo\n" for how in ("add", "del") for i in range(1, 250))
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with lab.host.entered():
+            for _ in range(8):
+                subprocess.run(["ip", "-batch", "-"], input=lines, text=True, check=True, timeout=60)
+            dropped = [x.split() for x in open("/proc/thread-self/net/netlink").read().splitlines()[1:]]
+        assert any(int(x[8]) > 0 for x in dropped), dropped
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    until(lambda: box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}", 20)
+    lab.host.ip("address", "add", "198.51.100.78/32", "dev", "lo")
+    try:
+        until(lambda: box.dial(target) and box.denials("the host's own", "198.51.100.78:7"), 20)
+    finally:
+        lab.host.ip("address", "del", "198.51.100.78/32", "dev", "lo")
+    assert service.roles()["abx-egress"] == [pid]
+
+
+def cpu_seconds(pid):
+    stat = processes.read(pid, "stat").rsplit(")", 1)[1].split()
+    return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_urgent_bytes_pass_and_keep_nobody_busy(lab, service, box):
+    """They stop splice and wake whoever waits for failures; sent while egress dials, and in between."""
+    (pid,) = service.roles()["abx-egress"]
+    silent = lab.socket(lab.internet, "198.51.100.20", 4444)
+    silent.listen(0)
+    program = """
+import socket, time
+with socket.create_connection(("198.51.100.10", 7), 20) as s:
+    s.recv(100)
+    for piece, flags in ((b"a", 0), (b"B", socket.MSG_OOB), (b"c", 0)):
+        s.send(piece, flags)
+    got = b""
+    while len(got) < 3:
+        got += s.recv(100)
+    print(got.decode(), flush=True)
+many = [socket.create_connection(("198.51.100.20", 4444), 20) for _ in range(6)]
+for s in many:
+    s.send(b"X", socket.MSG_OOB)
+print("sent", flush=True)
+time.sleep(60)
+"""
+    message = {"process": {"cmd": "/usr/bin/python3", "args": ["-c", program]}, "stdin": False}
+    lines = output_of(box.envd.stream("process.Process/Start", message, 90))
+    assert [next(lines), next(lines)] == ["aBc", "sent"]
+    time.sleep(0.2)  # whatever the bytes set off
+    before = cpu_seconds(pid)
+    time.sleep(2)
+    assert cpu_seconds(pid) - before < 0.2
 
 
 def test_egress_and_engine_may_die(service, box):
