@@ -409,6 +409,29 @@ def test_dead_while_no_engine_ran_is_removed(engine):
     wait_for("a clean audit", lambda: tool("audit") == "findings=0 repaired=0")
 
 
+def test_ranges_that_another_service_took_meanwhile_are_no_error(engine):
+    """While no engine runs, the ranges of its prepared slots are anybody's (userns.h)."""
+    leases = engine.folder / "leases"
+    tool = engine.start("--uid-leases", leases)
+    tool("create a base")
+    wait_for("a prepared slot", lambda: len(engine.records()) > 1)
+    tool("kill a")
+    engine.kill9()
+    wait_for("the workers' end", lambda: not engine.workers("prepare"))
+    head, size = 64, 64
+    table = bytearray(leases.read_bytes())
+    own = [at for at in range(head, len(table), size) if table[at:].startswith(engine.instance.encode() + b"\0")]
+    assert own
+    for at in own:
+        table[at : at + len(engine.instance)] = b"x" * len(engine.instance)
+    with leases.open("r+b") as f:  # the same file: it is what is locked
+        f.write(table)
+    engine.start("--uid-leases", leases)
+    engine.stop(signal.SIGINT)
+    log = engine.log.read_text()
+    assert "belongs to another service" in log and " error " not in log, log
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_kill9_of_the_engine_at_random_points(engine, seed):
     rng = random.Random(seed)
