@@ -377,67 +377,6 @@ size_t exchange_on_body(char *p, size_t size, size_t n, void *user)
     return CURL_WRITEFUNC_PAUSE;
 }
 
-static size_t read_source(struct http_exchange *x, char *to, size_t n)
-{
-    int64_t got;
-
-    if (x->source_size != ABX_UNSET) {
-        n = MIN(n, (size_t)(x->source_size - x->source_given));
-        if (n == 0)
-            return 0;
-    }
-    got = x->source(x->source_user, to, n);
-    if (x->is_canceled)
-        return CURL_READFUNC_ABORT;
-    if (got == ABX_UNAVAILABLE) {
-        x->send_paused = true;
-        return CURL_READFUNC_PAUSE;
-    }
-    if (got < 0 || (uint64_t)got > n) {
-        x->source_error = got < 0 ? (int)MAX(got, (int64_t)ABX_UNAUTHENTICATED) : ABX_INTERNAL;
-        (void)snprintf(x->source_why, sizeof x->source_why, "its source gave up");
-        return CURL_READFUNC_ABORT;
-    }
-    x->source_given += got;
-    if (got == 0 && x->source_size != ABX_UNSET) {
-        x->source_error = ABX_INVALID_ARGUMENT;
-        (void)snprintf(x->source_why, sizeof x->source_why, "source ended at byte %lld of %lld",
-                       (long long)x->source_given, (long long)x->source_size);
-        return CURL_READFUNC_ABORT;
-    }
-    return (size_t)got;
-}
-
-size_t exchange_on_read(char *to, size_t size, size_t n, void *user)
-{
-    struct http_exchange *x = user;
-
-    n *= size;
-    if (x->is_canceled)
-        return CURL_READFUNC_ABORT;
-    if (x->source)
-        return read_source(x, to, n);
-    n = MIN(n, x->body.n - x->body_at);
-    if (n > 0)
-        memcpy(to, x->body.p + x->body_at, n);
-    x->body_at += n;
-    return n;
-}
-
-int exchange_on_seek(void *user, curl_off_t offset, int origin)
-{
-    struct http_exchange *x = user;
-
-    if (origin != SEEK_SET || offset < 0)
-        return CURL_SEEKFUNC_FAIL;
-    if (x->source)
-        return offset == x->source_given ? CURL_SEEKFUNC_OK : CURL_SEEKFUNC_FAIL;
-    if ((uint64_t)offset > x->body.n)
-        return CURL_SEEKFUNC_FAIL;
-    x->body_at = (size_t)offset;
-    return CURL_SEEKFUNC_OK;
-}
-
 int exchange_on_send(void *user, char *ip, char *own_ip, int port, int own_port)
 {
     struct http_exchange *x = user;
@@ -455,6 +394,7 @@ int exchange_on_send(void *user, char *ip, char *own_ip, int port, int own_port)
             return CURL_PREREQFUNC_ABORT;
         }
     }
+    x->send_fd = -1; /* of this connection it is told behind the first piece */
     x->retry_after_ms = x->is_https ? pool_hold_ms(x, own_port) : 0;
     if (x->retry_after_ms > 0) {
         x->is_early = true;
@@ -520,12 +460,13 @@ static int exchange_attempt(struct http_exchange *x, struct abx_err *err)
     int r;
 
     x->is_spent = x->is_spent || exchange_spends(x);
-    x->fd = -1;
+    x->fd = x->send_fd = -1;
     x->is_sent = x->is_resend = x->is_refused = x->has_head = x->is_discarding = false;
     x->is_bad_head = x->is_early = false;
     x->recv_paused = x->send_paused = x->resume_recv = x->resume_send = false;
     x->discarded = x->field_bytes = 0;
     x->body_at = 0;
+    x->body_given = 0;
     head_reset(&x->head);
     if (pool_enqueue(x->pool, x)) {
         x->state = EXCHANGE_WAITING;

@@ -1,9 +1,10 @@
 /* http_internal.h - what the files of the HTTP layer share: pool, exchange, head.
  *
  * http.c is the life of an exchange (start, answer, retries, end), http_setup.c turns a spec into libcurl's
- * options, http_pool.c is the multi handle with its sockets and timer, http_head.c parses heads, http_gzip.c unpacks bodies, http_fail.c
- * makes errors. libcurl must not be called from inside its own callbacks except where it says so; pool->in_curl
- * is true while it runs, and what a callback asks for then is done after it (pool_settle).
+ * options, http_body.c sends bodies, http_pool.c is the multi handle with its sockets and timer, http_head.c parses
+ * heads, http_gzip.c unpacks bodies, http_fail.c makes errors. libcurl must not be called from inside its own callbacks
+ * except where it says so; pool->in_curl is true while it runs, and what a callback asks for then is done after it
+ * (pool_settle).
  */
 #pragma once
 
@@ -111,8 +112,11 @@ struct http_exchange {
     bool has_head;      /* the sink has the head */
     bool is_discarding; /* the answer will be tried again: its body is dropped */
     bool is_bad_head;
-    bool is_canceled; /* http_cancel inside a callback of libcurl */
-    int fd;           /* the last socket that was opened for it, -1 = none */
+    bool is_canceled;      /* http_cancel inside a callback of libcurl */
+    int fd;                /* the last socket that was opened for it, -1 = none */
+    int send_fd;           /* the one that libcurl sends on, -1 = not known */
+    bool goes_past;        /* its body may be sent past libcurl, see http_body.c */
+    curl_off_t body_given; /* bytes of the body that libcurl got */
     bool recv_paused, send_paused, resume_recv, resume_send;
     size_t discarded;
     size_t field_bytes; /* of 1xx heads, head and trailers */
@@ -142,6 +146,7 @@ struct http_pool {
     abx_client *client;
     CURLM *multi;
     bool in_curl;
+    bool can_go_past; /* this libcurl lets bodies be sent past it, see http_body.c */
     int max_connections, max_idle;
     int64_t idle_timeout_ns;
     long max_age_s;
@@ -214,11 +219,13 @@ void exchange_release(struct http_exchange *x);
 /* libcurl's callbacks; `user` is the exchange. */
 size_t exchange_on_header(char *p, size_t size, size_t n, void *user);
 size_t exchange_on_body(char *p, size_t size, size_t n, void *user);
-size_t exchange_on_read(char *to, size_t size, size_t n, void *user);
-int exchange_on_seek(void *user, curl_off_t offset, int origin);
 /* A connection is there and nothing of the request was sent on it yet. */
 int exchange_on_send(void *user, char *ip, char *own_ip, int port, int own_port);
 int exchange_on_debug(CURL *easy, curl_infotype type, char *text, size_t n, void *user);
+
+/* http_body.c; libcurl's callbacks, too */
+size_t exchange_on_read(char *to, size_t size, size_t n, void *user);
+int exchange_on_seek(void *user, curl_off_t offset, int origin);
 
 /* http_setup.c */
 /* Copies the spec into `x` and checks it. INVALID_ARGUMENT names the field. */

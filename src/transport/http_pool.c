@@ -102,6 +102,16 @@ static bool is_complete(CURL *easy)
            (x->has_head || x->is_discarding) && x->head.version < 20;
 }
 
+/* Of an exchange in cleartext libcurl wants both directions only of a connection that is there, to send a request. */
+static void easy_sends_on(CURL *easy, int fd)
+{
+    struct http_exchange *x = NULL;
+
+    (void)curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&x);
+    if (x)
+        x->send_fd = fd;
+}
+
 static int pool_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *socket_user)
 {
     struct http_pool *pool = user;
@@ -113,6 +123,8 @@ static int pool_socket(CURL *easy, curl_socket_t fd, int what, void *user, void 
     s->wanted = what == CURL_POLL_REMOVE ? 0
                                          : (what & CURL_POLL_IN ? CLIENT_IN : 0) |
                                                (what & CURL_POLL_OUT ? CLIENT_OUT : 0);
+    if (what == CURL_POLL_INOUT)
+        easy_sends_on(easy, fd);
     s->is_idle = s->wanted == 0 && s->is_open && is_complete(easy);
     if (s->is_idle)
         return client_watch_set(pool->client, &s->watch, CLIENT_IN, NULL) < 0 ? -1 : 0;
@@ -580,6 +592,8 @@ int http_pool_new(abx_client *c, const struct abx_client_opts *opts, struct http
     pool->queue_task = (struct client_task){ .fn = pool_queue_run, .user = pool };
     pool->idle_timer = (struct client_timer){ .fn = pool_idle_due, .user = pool };
     pool->ca_default = curl_version_info(CURLVERSION_NOW)->cainfo;
+    /* Read in 7.88. Later ones (8.7) insist on being given each byte of the length that they were told. */
+    pool->can_go_past = curl_version_info(CURLVERSION_NOW)->version_num < 0x080000;
     if (!env_take("no_proxy", &pool->no_proxy) || !env_take("NO_PROXY", &pool->no_proxy) ||
         !env_take("SSL_CERT_FILE", &pool->ca_file) || !env_take("SSL_CERT_DIR", &pool->ca_dir))
         return err_oom(err);

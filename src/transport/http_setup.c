@@ -341,6 +341,8 @@ static CURLcode set_connection(struct http_exchange *x)
     /* Not the folder that libcurl was built with: with one it reads all certificates for each connection. */
     const char *ca_dir = ca ? NULL : x->pool->ca_dir;
 
+    x->goes_past = x->pool->can_go_past && x->has_body && !x->source && !x->is_small_body &&
+                   !x->is_https && !proxy[0];
     SET(e, CURLOPT_PROXY, proxy);
     SET(e, CURLOPT_HTTPPROXYTUNNEL, x->is_tunnel ? 1L : 0L);
     SET(e, CURLOPT_CONNECT_ONLY, x->is_tunnel ? 1L : 0L);

@@ -1,10 +1,12 @@
 """The client's HTTP: flow in both directions, cancelling, connections kept and limited, forks."""
 
 import asyncio
+import hashlib
 import os
+import socket
 
 import pytest
-from http_fakes import REASON, Loop, Peer, answering, ask, reply
+from http_fakes import REASON, Loop, Peer, answering, ask, reply, reset
 
 GIB = 1 << 30
 BLOCK = b"x" * (1 << 20)
@@ -114,40 +116,161 @@ def test_source_is_not_sent_again(build_dir, peer):
     assert r[0]["reason"] == REASON["disconnected"] and p.count("PUT") == 1
 
 
-def test_server_that_answers_before_the_body_is_sent(build_dir, peer):
+# ---- bodies on their way ----
+
+# From memory most of a body goes past libcurl (http_body.c), from a source all of it through libcurl.
+HOW = pytest.mark.parametrize("how", ["body_size", "source_size"])
+PERIOD = bytes((i * 2654435761 & 0xFFFFFFFF) >> 24 for i in range(65521))  # of http_tool's bodies
+
+
+def body_of(size):
+    return (PERIOD * (size // len(PERIOD) + 1))[:size]
+
+
+def reading(p, status="200 OK", most=100_000):
+    """Reads a body through a socket that holds little, so that the sender's is full most of the time; answers with what it
+    was."""
+    p.server.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+
+    async def answer(request, reader, writer):
+        digest, left = hashlib.sha256(), int(request.headers["content-length"])
+        while left > 0:
+            data = await reader.read(min(left, most))
+            if not data:
+                return False
+            digest.update(data)
+            left -= len(data)
+            await asyncio.sleep(0.001)
+        writer.write(reply(digest.hexdigest().encode(), status))
+        await writer.drain()
+        return True
+
+    p.answer = answer
+    return p
+
+
+def unread(peer):
+    """A peer that leaves bodies to its answers."""
+    return peer(None, reads_body=False)
+
+
+@HOW
+@pytest.mark.parametrize("size", [65535, 65536, 65537, 69632, 70000, 8_000_001])
+def test_slow_readers_get_each_byte_in_its_place(build_dir, peer, how, size):
+    """Several at once, the second ones on kept connections."""
+    p = reading(unread(peer))
+    r = ask(build_dir, "method=POST", f"{how}={size}", "count=6", "concurrency=3", p.url)
+    assert {c.get("body") for c in r.calls.values()} == {hashlib.sha256(body_of(size)).hexdigest()}, r.calls
+    assert p.connections == 3 and p.count("POST") == 6
+
+
+@HOW
+def test_bodies_through_a_proxy(build_dir, peer, how):
+    p = reading(unread(peer))
+    r = ask(build_dir, f"proxy={p.url}", "method=POST", f"{how}=3000000", "count=2", "http://sandbox.test/a")
+    assert {c.get("body") for c in r.calls.values()} == {hashlib.sha256(body_of(3000000)).hexdigest()}, r.calls
+    assert [q.target for q in p.requests] == ["http://sandbox.test/a"] * 2
+
+
+@HOW
+def test_error_after_the_whole_body(build_dir, peer, how):
+    p = reading(unread(peer), status="507 Full")
+    r = ask(build_dir, "method=POST", f"{how}=3000000", "count=3", p.url)
+    assert {c.get("body") for c in r.calls.values()} == {hashlib.sha256(body_of(3000000)).hexdigest()}, r.calls
+    assert {c["status"] for c in r.calls.values()} == {507} and p.count("POST") == 3
+
+
+def test_body_goes_out_again_from_its_beginning(build_dir, peer):
+    """The first connection ends in the middle of it, the second one asks for another try."""
+    p = unread(peer)
+    whole = reading(p).answer
+
+    async def answer(request, reader, writer):
+        if len(p.requests) == 1:
+            await reader.readexactly(300_000)
+            reset(writer)
+            return False
+        if len(p.requests) == 2:
+            await reader.readexactly(3_000_000)
+            writer.write(reply(b"later", "503 Busy", ("Retry-After: 0",)))
+            await writer.drain()
+            return True
+        return await whole(request, reader, writer)
+
+    p.answer = answer
+    r = ask(build_dir, "method=GET", "retry=1", "body_size=3000000", p.url)
+    assert r[0].get("body") == hashlib.sha256(body_of(3000000)).hexdigest(), r[0]
+    assert p.count("GET") == 3
+
+
+@HOW
+def test_server_that_answers_before_the_body_is_sent(build_dir, peer, how):
     """413 at the head: the answer counts, the rest of the body is not sent."""
+    took = []
 
     async def answer(request, reader, writer):
         writer.write(reply(b"too large", "413 Too Large", ("Connection: close",)))
         await writer.drain()
-        while await reader.read(1 << 20):  # until the client gives up sending
-            pass
+        while data := await reader.read(1 << 20):  # until the client gives up sending
+            took.append(data)
         return False
 
-    p = peer(answer, reads_body=False)
-    r = ask(build_dir, "method=PUT", f"source_size={100 << 20}", p.url)
+    p = unread(peer)
+    p.answer = answer
+    r = ask(build_dir, "method=PUT", f"{how}={100 << 20}", p.url)
     assert r[0]["status"] == 413 and r[0]["body"] == "too large" and r[0]["given"] < 100 << 20
+    took = b"".join(took)
+    assert len(took) < 100 << 20 and took == body_of(len(took))
 
 
-def test_server_that_stops_reading_the_body(build_dir, peer):
+@HOW
+def test_server_that_stops_reading_the_body(build_dir, peer, how):
     async def answer(request, reader, writer):
         await asyncio.sleep(60)
 
-    r = ask(build_dir, "method=PUT", f"source_size={100 << 20}", "timeout_ms=500", peer(answer, reads_body=False).url)
+    p = unread(peer)
+    p.answer = answer
+    r = ask(build_dir, "method=PUT", f"{how}={100 << 20}", "timeout_ms=500", p.url)
     assert r[0]["name"] == "deadline_exceeded" and r[0]["given"] < 50 << 20
 
 
-def test_server_that_closes_while_the_body_is_sent(build_dir, peer):
+@HOW
+def test_server_that_closes_while_the_body_is_sent(build_dir, peer, how):
     async def answer(request, reader, writer):
         await reader.read(100000)
-        writer.transport.abort()
+        reset(writer)
         return False
 
-    p = peer(answer, reads_body=False)
-    for what in (f"source_size={100 << 20}", f"body_size={50 << 20}"):
-        r = ask(build_dir, "method=PUT", what, p.url)
-        assert r[0]["reason"] == REASON["disconnected"], r[0]
-    assert p.count("PUT") == 2
+    p = unread(peer)
+    p.answer = answer
+    r = ask(build_dir, "method=PUT", f"{how}={50 << 20}", "count=3", p.url)
+    assert {c["reason"] for c in r.calls.values()} == {REASON["disconnected"]}, r.calls
+    assert p.count("PUT") == 3
+
+
+@HOW
+def test_cancel_while_the_body_is_sent(build_dir, peer, how):
+    """What arrived is the body's beginning and nothing else, on a connection that is cut."""
+    took = []
+
+    async def answer(request, reader, writer):
+        took.append(await reader.readexactly(1_000_000))
+        await asyncio.sleep(0.5)
+        while data := await reader.read(1 << 20):
+            took.append(data)
+        return False
+
+    p = unread(peer)
+    p.answer = answer
+    r = ask(build_dir, "method=PUT", f"{how}={100 << 20}", "cancel_ms=200", "linger_ms=100", p.url)
+    assert (r[0]["name"], r[0]["message"]) == ("canceled", "canceled")
+    for _ in range(400):
+        if p.requests and p.open == 0:
+            break
+        p.loop.run(asyncio.sleep(0.05))
+    assert p.open == 0
+    took = b"".join(took)
+    assert len(took) < 100 << 20 and took == body_of(len(took))
 
 
 # ---- cancel ----

@@ -163,6 +163,14 @@ static void on_event(void *user, abx_call *call)
         take_events(r);
 }
 
+/* Bytes of a body from `at` on; their period has no factor in common with a buffer's size, so that a piece in a wrong
+ * place shows. */
+static void fill(uint8_t *to, size_t at, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = (uint8_t)((uint32_t)((at + i) % 65521) * UINT32_C(2654435761) >> 24);
+}
+
 static int64_t give(void *user, void *buffer, size_t size)
 {
     struct run *r = user;
@@ -178,7 +186,7 @@ static int64_t give(void *user, void *buffer, size_t size)
         r->resume_at_ns = time_mono_ns() + args.source_stall_ms * NSEC_PER_MSEC;
         return ABX_UNAVAILABLE;
     }
-    memset(buffer, 'x', n);
+    fill(buffer, (size_t)r->given, n);
     r->given += n;
     return (int64_t)n;
 }
@@ -196,7 +204,7 @@ static void start(struct run *r)
         big = malloc((size_t)args.body_size);
         if (!big)
             abort();
-        memset(big, 'x', (size_t)args.body_size);
+        fill((uint8_t *)big, 0, (size_t)args.body_size);
     }
     if (args.body_size > 0 || args.body) {
         o.body = args.body_size > 0 ? big : args.body;
