@@ -23,7 +23,7 @@ from egress_kit import (  # noqa: F401 (fixtures)
     talk,
 )
 from guest import until
-from netlab import Proxy
+from netlab import Proxy, dns_question
 from service import Service
 
 
@@ -215,3 +215,63 @@ def test_bad_proxy_of_the_operator_ends_the_start(build_dir):
     finally:
         service.stop()
         service.remove()
+
+
+# Takes all connections that it may have, reads nothing of what comes, says nothing where a name is waited for, and asks
+# for names that nobody answers.
+HOG = f"""
+import resource, socket, struct, sys, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+asking = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for i in range(100)]
+question = bytes.fromhex(sys.argv[1])
+for i, s in enumerate(asking):
+    s.connect(("8.8.8.8", 53))
+    for k in range(20):
+        s.send(struct.pack(">H", k) + question[2:])
+all, refused = [], 0
+for i in range(2600):
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.settimeout(30)
+    try:
+        s.connect(("{WEB}", (7, 443)[i % 2]))
+        s.send(b"x" * 1000)
+        all.append(s)
+    except ConnectionError:
+        refused += 1
+for s in all:
+    s.setblocking(False)
+    try:
+        for i in range(20):
+            s.send(b"y" * 65536)
+    except BlockingIOError:
+        pass
+    except ConnectionError:
+        refused += 1
+print(len(all), refused, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_sandbox_that_takes_all_it_may_does_not_stop_another(service, names):
+    names.silent.add("silent.example")
+    with Box(service, network={"denyOut": ["0.0.0.0/0"], "allowOut": ["web.example", "silent.example"]}) as hog:
+        with Box(service) as box:
+            (pid,) = service.roles()["abx-egress"]
+            resolve(hog, "web.example")
+            command = {"cmd": "/usr/bin/python3", "args": ["-c", HOG, dns_question("silent.example").hex()]}
+            output = output_of(
+                hog.envd.stream("process.Process/Start", {"process": command, "stdin": True, "tag": "hog"}, 200)
+            )
+            made, refused = map(int, next(output).split())
+            assert made + refused >= 2600 and refused > 0
+            until(lambda: hog.denials('rule="limit"') or hog.denials("untold"), 20)
+            for _ in range(5):
+                assert box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}"
+                assert resolve(box, "web.example") == {"web.example": [WEB, WEB6]}
+            assert service.roles()["abx-egress"] == [pid]
+            with open(f"/proc/{pid}/status") as f:
+                resident = int(f.read().split("VmRSS:")[1].split()[0])
+            assert resident < 65536, f"{resident} KiB"
+        assert service.kill(hog.id) == 204
+        until(lambda: service.audit() == [], 60)  # its process may be closing its sockets still
