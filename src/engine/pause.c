@@ -15,7 +15,7 @@
 #include "engine/identity.h"
 #include "engine/saved.h"
 
-/* A job about one sandbox for one request. `sb` is set when the sandbox is kept for it (is_busy). */
+/* A job about one sandbox for one request. `sb` is set when the sandbox was kept for it (is_busy). */
 struct request {
     struct engine *engine;
     struct sandbox *sb;
@@ -33,7 +33,8 @@ static int request_submit(struct request *q, struct sandbox *sb, enum worker_cla
     j.record = sb->record;
     j.keeps_upper = q->is_kept;
     r = crew_submit(q->engine->crew, class, &j, NULL, 0, done, q, err);
-    if (r == 0 && kind != JOB_USAGE) {
+    /* Neither reading nor writing the whole pool, which takes as long as it takes, holds up a kill. */
+    if (r == 0 && kind != JOB_USAGE && kind != JOB_SAVE) {
         q->sb = sb;
         sb->is_busy = true;
     }
@@ -74,28 +75,24 @@ static int note_frozen(struct engine *e, struct sandbox *sb, bool on, struct abx
     return record_write(e->records_fd, &sb->record, err);
 }
 
-static void request_end(struct request *q, const struct abx_err *failure)
+static void request_answer(struct request *q, const struct abx_err *failure)
 {
-    struct engine *e = q->engine;
-    struct sandbox *sb = q->sb;
-
-    if (failure && failure->code)
-        server_reply_error(e, q->conn, q->seq, failure);
+    if (failure->code)
+        server_reply_error(q->engine, q->conn, q->seq, failure);
     else
-        reply_freeze(e, q->conn, q->seq, q->us);
+        reply_freeze(q->engine, q->conn, q->seq, q->us);
     free(q);
-    sandbox_not_busy(e, sb);
-    engine_stop_if_idle(e);
 }
 
 static void on_saved(void *user, const struct job_result *r, int *fds, size_t n_fds)
 {
     struct request *q = user;
+    struct engine *e = q->engine;
 
     (void)fds;
     (void)n_fds;
-    q->sb->is_busy = false;
-    request_end(q, &r->err);
+    request_answer(q, &r->err); /* the sandbox may be gone */
+    engine_stop_if_idle(e);
 }
 
 static void on_background_save(void *user, const struct job_result *r, int *fds, size_t n_fds)
@@ -136,12 +133,14 @@ static void on_frozen(void *user, const struct job_result *r, int *fds, size_t n
     if (err.code == 0 && r->kind == JOB_THAW)
         (void)note_frozen(e, sb, false, &err);
     sockets_set_frozen(e->sockets, sb->record.sandbox_id, sb->state == SANDBOX_FROZEN);
-    if (err.code == 0 && q->is_synced &&
-        request_submit(q, sb, WORKER_SAVE, JOB_SAVE, on_saved, &err) == 0)
-        return;
-    if (err.code == 0 && q->is_kept)
-        save_later(e);
-    request_end(q, &err);
+    if (err.code != 0 || !q->is_synced ||
+        request_submit(q, sb, WORKER_SAVE, JOB_SAVE, on_saved, &err) < 0) {
+        if (err.code == 0 && q->is_kept)
+            save_later(e);
+        request_answer(q, &err);
+    }
+    sandbox_not_busy(e, sb);
+    engine_stop_if_idle(e);
 }
 
 /* Killed while it was frozen; the loop hears of it in a moment. */

@@ -190,6 +190,30 @@ def test_what_is_in_flight_gets_two_seconds_and_what_comes_waits(service):
     assert service.kill(sandbox) == 204
 
 
+def test_a_kill_does_not_wait_for_the_disk(service):
+    """Its files are on their way to a disk that takes nothing any more."""
+    box = service.create(timeout=300)
+    (saver,) = [
+        pid
+        for pid in processes.every()
+        if {"--worker", "save", service.instance()} <= set((processes.read(pid, "cmdline") or "").split("\0"))
+    ]
+    answers = []
+    pausing = threading.Thread(
+        target=lambda: answers.append(service.request("POST", f"/sandboxes/{box['sandboxID']}/pause", {"memory": False}, timeout=90)[0])
+    )
+    os.kill(saver, signal.SIGSTOP)
+    try:
+        pausing.start()
+        until(lambda: list(service.data_dir.glob(f"pool/**/saved/*.{box['sandboxID']}")))
+        assert service.kill(box["sandboxID"]) == 204
+        assert processes.alive(saver)
+    finally:
+        os.kill(saver, signal.SIGCONT)
+    pausing.join(60)
+    assert answers == [409]
+
+
 def test_requests_for_one_sandbox_are_done_in_their_order(service):
     box = service.create(timeout=300)
     answers = []
