@@ -32,11 +32,14 @@ typedef struct abx_call abx_call;
 
 struct abx_client_opts {
     size_t size;
-    int max_connections;      /* over all hosts; default 100 (ABX_MAX_CONNECTIONS) */
-    int max_idle_connections; /* kept open; default 20 */
-    int idle_timeout_ms;      /* an idle connection is closed after; default 30,000 */
+    int max_connections;      /* over all hosts; 0 = the config's, without one 100 */
+    int max_idle_connections; /* kept open; 0 = the config's, without one 20 */
+    int idle_timeout_ms; /* an idle connection is closed after; 0 = the config's, without one 30,000 */
+    /* Whose max_connections, max_keepalive_connections and keepalive_expiry are the limits, NULL = none; borrowed during
+     * the call. It does not say whom the client's calls go to. */
+    const abx_config *config;
 };
-#define ABX_CLIENT_OPTS_INIT { sizeof(struct abx_client_opts), 0, 0, 0 }
+#define ABX_CLIENT_OPTS_INIT { sizeof(struct abx_client_opts), 0, 0, 0, NULL }
 
 /* `opts` may be NULL. `*ret` is owned: abx_client_free. Errors: RESOURCE_EXHAUSTED. Since 0.1. */
 ABX_EXPORT int abx_client_new(const struct abx_client_opts *opts, abx_client **ret,

@@ -20,6 +20,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "transport/call.h"
+#include "transport/config.h"
 #include "transport/http.h"
 #include "transport/opts.h"
 
@@ -429,6 +430,21 @@ static int client_open(abx_client *c, struct abx_err *err)
     return epoll_add(c->epoll_fd, c->wake_fd, KEY_WAKE, err);
 }
 
+/* What the caller left open is as the configuration says. */
+static void limits_default(struct abx_client_opts *o)
+{
+    const abx_config *config = o->config;
+
+    if (!config)
+        return;
+    if (o->max_connections <= 0)
+        o->max_connections = config->max_connections;
+    if (o->max_idle_connections <= 0)
+        o->max_idle_connections = config->max_idle_connections;
+    if (o->idle_timeout_ms <= 0)
+        o->idle_timeout_ms = config->idle_timeout_ms;
+}
+
 int abx_client_new(const struct abx_client_opts *opts, abx_client **ret, struct abx_error *err)
 {
     struct abx_client_opts o = ABX_CLIENT_OPTS_INIT;
@@ -443,6 +459,7 @@ int abx_client_new(const struct abx_client_opts *opts, abx_client **ret, struct 
         r = err_oom(&why);
         goto fail;
     }
+    limits_default(&o);
     c->epoll_fd = c->timer_fd = c->wake_fd = -EBADF;
     c->pid = getpid();
     r = client_open(c, &why);

@@ -338,14 +338,17 @@ def test_sequential_requests_share_a_connection(build_dir, peer):
     assert (p.connections, len(p.requests)) == (1, 200)
 
 
-def test_connections_are_limited(build_dir, peer):
+@pytest.mark.parametrize("by", ["option", "configuration", "both"])
+def test_connections_are_limited(build_dir, peer, by):
     async def answer(request, reader, writer):
         await asyncio.sleep(0.01)
         writer.write(reply())
         return True
 
     p = peer(answer)
-    r = ask(build_dir, "count=100", "concurrency=50", "max_connections=5", p.url)
+    args = [] if by == "configuration" else ["max_connections=5"]
+    env = {"ABX_MAX_CONNECTIONS": {"option": "", "configuration": "5", "both": "40"}[by]}
+    r = ask(build_dir, "count=100", "concurrency=50", *args, p.url, env=env)
     assert {c["status"] for c in r.calls.values()} == {200} and p.most_open <= 5 and len(r.calls) == 100
 
 
@@ -385,7 +388,7 @@ def test_idle_connections_are_limited_and_end(build_dir, peer):
     r = ask(build_dir, "count=20", "concurrency=20", "max_idle=3", "linger_ms=300", p.url)
     idle = r.run["descriptors"][1] - r.run["descriptors"][0]
     assert p.most_open == 20 and idle <= 3 + 6  # the client's own: epoll, timer, wake, libcurl's wake-up pair
-    r = ask(build_dir, "count=20", "concurrency=20", "idle_connection_ms=200", "linger_ms=1000", p.url)
+    r = ask(build_dir, "count=20", "concurrency=20", "linger_ms=1000", p.url, env={"ABX_KEEPALIVE_EXPIRY": "0.2"})
     assert r.run["descriptors"][1] - r.run["descriptors"][0] <= 6
     assert p.open == 0
 

@@ -376,7 +376,9 @@ static void load(void)
     copts.idle_timeout_ms = (int)args.idle_connection_ms;
     opts.ca_file = args.ca;
     opts.proxy = args.proxy;
-    if (abx_config_load(&opts, &config, &err) < 0 || abx_client_new(&copts, &client, &err) < 0) {
+    if (abx_config_load(&opts, &config, &err) == 0)
+        copts.config = config;
+    if (!config || abx_client_new(&copts, &client, &err) < 0) {
         fprintf(stderr, "http_tool: %s\n", err.message);
         exit(1);
     }

@@ -221,6 +221,7 @@ int session_open(struct session *s)
 {
     const struct args *a = &s->args;
     struct abx_config_opts opts = ABX_CONFIG_OPTS_INIT;
+    struct abx_client_opts limits = ABX_CLIENT_OPTS_INIT;
     char key[KEY_SIZE_MAX];
     int r = 0;
 
@@ -245,8 +246,9 @@ int session_open(struct session *s)
     }
     if (r == 0)
         r = abx_config_load(&opts, &s->config, &s->error);
+    limits.config = s->config;
     if (r == 0)
-        r = abx_client_new(NULL, &s->client, &s->error);
+        r = abx_client_new(&limits, &s->client, &s->error);
     explicit_bzero(key, sizeof key);
     return r < 0 ? session_fail(s) : 0;
 }
