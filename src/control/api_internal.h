@@ -65,6 +65,7 @@ void api_refresh(struct api_request *rq);
 void api_network(struct api_request *rq);
 void api_pause(struct api_request *rq);
 void api_resume(struct api_request *rq);
+void api_fork(struct api_request *rq);
 void api_usage(struct api_request *rq);
 void api_usage_list(struct api_request *rq);
 void api_events(struct api_request *rq);

@@ -125,6 +125,9 @@ struct driver_ops {
     /* Ends the processes of a frozen one. */
     int (*stop)(struct driver *d, const char *sandbox_id, driver_done_fn done, void *user,
                 struct abx_err *err);
+    /* Makes a stopped one, `new_id`, with the files of another as they are now; that stays as it is. */
+    int (*clone)(struct driver *d, const char *sandbox_id, const char *new_id, driver_done_fn done,
+                 void *user, struct abx_err *err);
     int (*usage)(struct driver *d, const char *sandbox_id, driver_usage_fn done, void *user,
                  struct abx_err *err);
     int (*list)(struct driver *d, const char *after, driver_listed_fn done, void *user,

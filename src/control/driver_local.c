@@ -386,6 +386,36 @@ static int local_stop(struct driver *d, const char *sandbox_id, driver_done_fn d
     return send_call(c, &frame, KILL_TIMEOUT_MS, on_stopped, err);
 }
 
+static void on_cloned(void *user, const struct abx_err *failure, const Abx__Ipc__Frame *reply,
+                      int *fds, size_t n_fds)
+{
+    struct call *c = user;
+    struct abx_err mem;
+
+    (void)fds;
+    (void)n_fds;
+    failure = judge(failure, reply, ABX__IPC__FRAME__BODY_CLONE_REPLY, &mem);
+    c->done(c->user, failure ? 0 : reply->clone_reply->us, failure);
+    free(c);
+}
+
+static int local_clone(struct driver *d, const char *sandbox_id, const char *new_id,
+                       driver_done_fn done, void *user, struct abx_err *err)
+{
+    Abx__Ipc__Clone clone = ABX__IPC__CLONE__INIT;
+    Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
+    struct call *c = call_new(local_of(d), user);
+
+    if (!c)
+        return err_oom(err);
+    c->done = done;
+    clone.sandbox_id = text(sandbox_id);
+    clone.new_id = text(new_id);
+    frame.body_case = ABX__IPC__FRAME__BODY_CLONE;
+    frame.clone = &clone;
+    return send_call(c, &frame, FREEZE_TIMEOUT_MS, on_cloned, err);
+}
+
 static void on_usage(void *user, const struct abx_err *failure, const Abx__Ipc__Frame *reply,
                      int *fds, size_t n_fds)
 {
@@ -638,6 +668,7 @@ static const struct driver_ops local_ops = {
     .freeze = local_freeze,
     .thaw = local_thaw,
     .stop = local_stop,
+    .clone = local_clone,
     .usage = local_usage,
     .list = local_list,
     .templates = local_templates,

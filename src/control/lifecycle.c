@@ -32,6 +32,8 @@ static void (*const actions[ACT_COUNT_])(struct sandbox *sb, const struct change
     [ACT_EXTEND] = act_extend,
     [ACT_CONFIGURE] = act_configure,
     [ACT_EXPIRE] = act_expire,
+    [ACT_COPY] = act_copy,
+    [ACT_COPIED] = act_copied,
     [ACT_DRAIN] = act_drain,
     [ACT_FREEZE] = act_freeze,
     [ACT_SAVE] = act_save,
@@ -162,6 +164,12 @@ void lifecycle_free(struct lifecycle *l)
         table_remove(l, sb);
         free_waiters(sb);
         sandbox_free_later(sb);
+    }
+    while (l->kept) {
+        struct kept *k = l->kept;
+
+        l->kept = k->next;
+        free(k);
     }
     table_done(l);
     free(l);

@@ -60,6 +60,8 @@ struct sandbox {
     char *env_text;
     char *env_json; /* the same, as in the row */
     size_t env_size;
+    char clone_of[SANDBOX_ID_SIZE]; /* while it is created */
+    char fork_of[SANDBOX_ID_SIZE];
     bool keeps_memory;       /* pausing, paused: processes and all, else files only */
     bool has_start;          /* a driver's create is under way */
     uint64_t call;           /* number of the call that this state waits for, 0 = none */
@@ -96,6 +98,8 @@ struct sandbox_spec {
     const char *template_id;
     const char *build_id;
     const char *digest;
+    const char *clone_of; /* NULL or empty: the template's files, else those of this kept id */
+    const char *fork_of;  /* then: the sandbox that they were of, for the event */
     const char *alias;
     bool is_secure;
     int64_t timeout_ms;
@@ -126,9 +130,10 @@ struct sandbox_request {
     /* EV_PAUSE: the processes are ended, only files are kept. Of a paused one EV_RESUME, EV_CONNECT: it starts
      * anew although its memory was kept. */
     bool drops_memory;
-    bool is_timeout;   /* EV_PAUSE: its time was over */
-    size_t max_active; /* what starts again counts: as in sandbox_spec */
-    json_t *config;    /* EV_NETWORK: its configuration from now on; referenced */
+    bool is_timeout;               /* EV_PAUSE: its time was over */
+    size_t max_active;             /* what starts again counts: as in sandbox_spec */
+    char copy_id[SANDBOX_ID_SIZE]; /* EV_COPY: of the copy, in lifecycle_keep */
+    json_t *config;                /* EV_NETWORK: its configuration from now on; referenced */
 };
 /* `status` by the table (machine.h), or a failure. */
 typedef void (*sandbox_requested_fn)(void *user, int status, const struct abx_err *failure);
@@ -178,6 +183,10 @@ int lifecycle_request(struct lifecycle *l, const char *id, const struct sandbox_
 
 /* Any sandbox by id, NULL if there is none. Borrowed until the loop goes on. */
 struct sandbox *lifecycle_find(const struct lifecycle *l, const char *id);
+/* `id` is known to the driver and no sandbox: a comparison leaves it alone. */
+int lifecycle_keep(struct lifecycle *l, const char *id, struct abx_err *err);
+/* It is not kept any more: the driver removes it, now or after a comparison. */
+void lifecycle_unkeep(struct lifecycle *l, const char *id);
 /* Does it pause when its time is over, and does traffic wake it then? */
 bool sandbox_pauses_itself(const struct sandbox *sb);
 bool sandbox_wakes_itself(const struct sandbox *sb);

@@ -113,13 +113,39 @@ int lifecycle_start(struct sandbox *sb, struct abx_err *err)
         .envs = sb->envs,
         .n_envs = sb->n_envs,
         .request_id = sb->request_id,
-        .is_resume = sb->state == SANDBOX_WAKING,
+        .is_resume = sb->state == SANDBOX_WAKING || sb->clone_of[0] != '\0',
     };
     int r;
 
     if (sb->is_secure)
         access_token_make(sb->lifecycle->opts.seed, sb->id, token);
     r = d->ops->create(d, &req, on_started, sb, err);
+    sb->has_start = r == 0;
+    return r;
+}
+
+/* The files are there by now: it starts like one that is resumed. */
+static void on_cloned(void *user, uint32_t us, const struct abx_err *failure)
+{
+    struct sandbox *sb = user;
+    struct abx_err err;
+
+    (void)us;
+    sb->has_start = false;
+    if (sb->state == SANDBOX_KILLING)
+        lifecycle_fire(sb, EV_START_ENDED,
+                       &(struct change){ .failure = failure, .was_sent = true });
+    else if (failure)
+        lifecycle_fire(sb, EV_FAILED, &(struct change){ .failure = failure, .was_sent = true });
+    else if (lifecycle_start(sb, &err) < 0)
+        lifecycle_fire(sb, EV_FAILED, &(struct change){ .failure = &err, .was_sent = true });
+}
+
+static int start_clone(struct sandbox *sb, struct abx_err *err)
+{
+    struct driver *d = sb->lifecycle->opts.driver;
+    int r = d->ops->clone(d, sb->clone_of, sb->id, on_cloned, sb, err);
+
     sb->has_start = r == 0;
     return r;
 }
@@ -132,7 +158,7 @@ void act_start(struct sandbox *sb, const struct change *c)
     sb->t_written_ns = time_mono_ns();
     if (may_start(sb, &err) < 0)
         lifecycle_fire(sb, EV_FAILED, &(struct change){ .failure = &err, .is_ours = true });
-    else if (lifecycle_start(sb, &err) < 0)
+    else if ((sb->clone_of[0] ? start_clone(sb, &err) : lifecycle_start(sb, &err)) < 0)
         lifecycle_fire(sb, EV_FAILED, &(struct change){ .failure = &err });
 }
 
@@ -157,6 +183,8 @@ static char *stages_json(const struct sandbox *sb, const struct driver_created *
 
     memcpy(&all[2], created->stages, n * sizeof(*all));
     (void)buf_printf(&b, "{\"warm\":%s,", created->is_warm ? "true" : "false");
+    if (sb->fork_of[0])
+        (void)buf_printf(&b, "\"forkOf\":\"%s\",\"mode\":\"filesystem\",", sb->fork_of);
     (void)lifecycle_stages_put(&b, all, n + 2);
     if (buf_append_str(&b, "}") != BUF_OK)
         return NULL;

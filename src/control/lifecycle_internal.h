@@ -27,6 +27,12 @@ struct operation {
     void *user;
 };
 
+/* An id that the driver knows and that is no sandbox. */
+struct kept {
+    struct kept *next;
+    char id[SANDBOX_ID_SIZE];
+};
+
 struct lifecycle {
     struct lifecycle_opts opts;
     struct sandbox **buckets;
@@ -37,6 +43,7 @@ struct lifecycle {
     unsigned generation; /* of the newest comparison with the driver; 0 = none began */
     unsigned compared;   /* the newest one that ended */
     uint64_t last_call;
+    struct kept *kept; /* lifecycle_keep */
 };
 
 /* What comes with an event. */
@@ -100,6 +107,8 @@ void lifecycle_end(struct sandbox *sb, enum sandbox_state from, const char *reas
 void lifecycle_finish(struct sandbox *sb);
 
 /* --- lifecycle_pause.c --- */
+void act_copy(struct sandbox *sb, const struct change *c);
+void act_copied(struct sandbox *sb, const struct change *c);
 void act_drain(struct sandbox *sb, const struct change *c);
 void act_freeze(struct sandbox *sb, const struct change *c);
 void act_save(struct sandbox *sb, const struct change *c);

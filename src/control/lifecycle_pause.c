@@ -72,7 +72,7 @@ static void call_failed(struct sandbox *sb, struct call *c, const struct abx_err
     lifecycle_fire(sb, EV_FAILED, &(struct change){ .failure = why });
 }
 
-enum driver_call { CALL_FREEZE, CALL_THAW, CALL_STOP };
+enum driver_call { CALL_FREEZE, CALL_THAW, CALL_STOP, CALL_COPY };
 
 static void call_driver(struct sandbox *sb, enum driver_call what)
 {
@@ -90,6 +90,9 @@ static void call_driver(struct sandbox *sb, enum driver_call what)
             break;
         case CALL_THAW:
             r = d->ops->thaw(d, sb->id, on_driver, c, &err);
+            break;
+        case CALL_COPY:
+            r = d->ops->clone(d, sb->id, sb->operation->request.copy_id, on_driver, c, &err);
             break;
         case CALL_STOP:
             r = d->ops->stop(d, sb->id, on_driver, c, &err);
@@ -238,15 +241,38 @@ void act_reopen(struct sandbox *sb, const struct change *c)
 
 void act_later(struct sandbox *sb, const struct change *c)
 {
-    if (sb->state == SANDBOX_THAWING &&
+    if (c->failure && sb->state == SANDBOX_THAWING &&
         (c->failure->code == ABX_FAILED_PRECONDITION || c->failure->code == ABX_NOT_FOUND)) {
         lifecycle_fire(sb, EV_DIED, &(struct change){ .reason = "lost" });
         return;
     }
-    if (c->failure->code != ABX_UNAVAILABLE)
+    if (c->failure && c->failure->code != ABX_UNAVAILABLE)
         log_warn("a sandbox keeps its state for now", "id", sb->id, "state",
                  machine_state(sb->state)->name, "error", c->failure->msg, NULL);
     (void)uv_timer_start(&sb->timer, lifecycle_on_timer, LATER_MS, 0);
+}
+
+/* --- copies --------------------------------------------------------------------------------------- */
+
+void act_copy(struct sandbox *sb, const struct change *c)
+{
+    (void)c;
+    call_driver(sb, CALL_COPY);
+}
+
+void act_copied(struct sandbox *sb, const struct change *c)
+{
+    struct abx_err err;
+
+    if (!c->failure) {
+        operation_end(sb, 201, NULL);
+        return;
+    }
+    err = *c->failure;
+    (void)err_wrap(&err, err.code, "Sandbox \"%s\" cannot be copied", sb->id);
+    log_err("copy", &err);
+    driver_trouble(&err);
+    operation_end(sb, 0, &err);
 }
 
 /* --- resume -------------------------------------------------------------------------------------- */

@@ -33,6 +33,53 @@ static void on_stranger_killed(void *user, bool existed, const struct abx_err *f
         log_err("a sandbox without a row cannot be killed", failure);
 }
 
+static struct kept **kept_at(struct lifecycle *l, const char *id)
+{
+    struct kept **at = &l->kept;
+
+    while (*at && strcmp((*at)->id, id) != 0)
+        at = &(*at)->next;
+    return at;
+}
+
+static bool kept_find(struct lifecycle *l, const char *id)
+{
+    return *kept_at(l, id) != NULL;
+}
+
+int lifecycle_keep(struct lifecycle *l, const char *id, struct abx_err *err)
+{
+    struct kept *k = calloc(1, sizeof(*k));
+
+    if (!k)
+        return err_oom(err);
+    (void)snprintf(k->id, sizeof(k->id), "%s", id);
+    k->next = l->kept;
+    l->kept = k;
+    return 0;
+}
+
+static void on_let_go(void *user, bool existed, const struct abx_err *failure)
+{
+    (void)user;
+    (void)existed;
+    if (failure) /* the next comparison finds it */
+        log_err("a copy cannot be removed yet", failure);
+}
+
+void lifecycle_unkeep(struct lifecycle *l, const char *id)
+{
+    struct driver *d = l->opts.driver;
+    struct kept **at = kept_at(l, id), *k = *at;
+    struct abx_err err;
+
+    if (k)
+        *at = k->next;
+    if (d->ops->kill(d, id, "", on_let_go, NULL, &err) < 0)
+        log_err("a copy cannot be removed yet", &err);
+    free(k);
+}
+
 static void kill_stranger(struct lifecycle *l, const char *id)
 {
     struct driver *d = l->opts.driver;
@@ -139,7 +186,7 @@ static void on_listed(void *user, const struct driver_sandbox *list, size_t n, b
         if (sb) {
             sb->seen = c->generation;
             sb->there = list[i].state;
-        } else {
+        } else if (!kept_find(c->l, list[i].id)) {
             kill_stranger(c->l, list[i].id);
         }
     }

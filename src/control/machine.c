@@ -9,12 +9,13 @@
 /* Clients do not know of it: not yet, or not any more. */
 #define UNKNOWN_TO_CLIENTS(state)                                                                  \
     [EV_PAUSE] = ANSWERS(state, REFUSE, 404), [EV_RESUME] = ANSWERS(state, REFUSE, 404),           \
-    [EV_EXTEND] = ANSWERS(state, REFUSE, 404), [EV_NETWORK] = ANSWERS(state, REFUSE, 404),         \
-    [EV_REFRESH] = ANSWERS(state, REFUSE, 404)
+    [EV_COPY] = ANSWERS(state, REFUSE, 404), [EV_EXTEND] = ANSWERS(state, REFUSE, 404),            \
+    [EV_NETWORK] = ANSWERS(state, REFUSE, 404), [EV_REFRESH] = ANSWERS(state, REFUSE, 404)
 /* One request after the other. */
 #define REQUESTS_WAIT(state)                                                                       \
-    [EV_PAUSE] = TO(state, WAIT), [EV_RESUME] = TO(state, WAIT), [EV_CONNECT] = TO(state, WAIT),   \
-    [EV_EXTEND] = TO(state, WAIT), [EV_NETWORK] = TO(state, WAIT), [EV_REFRESH] = TO(state, WAIT)
+    [EV_PAUSE] = TO(state, WAIT), [EV_RESUME] = TO(state, WAIT), [EV_COPY] = TO(state, WAIT),      \
+    [EV_CONNECT] = TO(state, WAIT), [EV_EXTEND] = TO(state, WAIT), [EV_NETWORK] = TO(state, WAIT), \
+    [EV_REFRESH] = TO(state, WAIT)
 /* What means nothing in a state. */
 #define IGNORES(state)                                                                             \
     [EV_EXPIRED] = TO(state, IGNORE), [EV_FROZEN] = TO(state, IGNORE),                             \
@@ -55,6 +56,7 @@ static const struct machine_cell cells[SANDBOX_STATES_][EV_COUNT_] = {
     [SANDBOX_RUNNING] = {
         [EV_PAUSE] = ANSWERS(DRAINING, DRAIN, 204),
         [EV_RESUME] = ANSWERS(RUNNING, REFUSE, 409),
+        [EV_COPY] = ANSWERS(COPYING, COPY, 201),
         [EV_CONNECT] = ANSWERS(RUNNING, EXTEND, 200),
         [EV_EXTEND] = ANSWERS(RUNNING, EXTEND, 204),
         [EV_NETWORK] = ANSWERS(RUNNING, CONFIGURE, 204),
@@ -65,6 +67,14 @@ static const struct machine_cell cells[SANDBOX_STATES_][EV_COUNT_] = {
         [EV_HELD] = TO(RUNNING, IGNORE),
         [EV_TOLD] = TO(RUNNING, IGNORE),
         [EV_RETRY] = TO(RUNNING, IGNORE),
+    },
+    [SANDBOX_COPYING] = {
+        [EV_DONE] = TO(RUNNING, COPIED),
+        [EV_FAILED] = TO(RUNNING, COPIED),
+        REQUESTS_WAIT(COPYING),
+        ENDS,
+        IGNORES(COPYING),
+        [EV_RETRY] = TO(COPYING, LATER), /* its time is over: when the copy is made */
     },
     [SANDBOX_DRAINING] = {
         REQUESTS_WAIT(DRAINING),
@@ -102,6 +112,7 @@ static const struct machine_cell cells[SANDBOX_STATES_][EV_COUNT_] = {
     [SANDBOX_PAUSED] = {
         [EV_PAUSE] = ANSWERS(PAUSED, REFUSE, 409),
         [EV_RESUME] = ANSWERS(WAKING, WAKE, 201),
+        [EV_COPY] = ANSWERS(PAUSED, REFUSE, 409),
         [EV_CONNECT] = ANSWERS(WAKING, WAKE, 201),
         [EV_EXTEND] = ANSWERS(PAUSED, REFUSE, 404),
         [EV_NETWORK] = ANSWERS(PAUSED, CONFIGURE, 204),
@@ -168,6 +179,7 @@ static const struct machine_state states[SANDBOX_STATES_] = {
     [SANDBOX_STARTING] = { "starting", "creating", NULL, true, EXIT_CALL },
     [SANDBOX_COMMITTING] = { "committing", "creating", NULL, true, EXIT_CALL },
     [SANDBOX_RUNNING] = { "running", "running", "running", true, EXIT_REST },
+    [SANDBOX_COPYING] = { "copying", "running", "running", true, EXIT_CALL },
     [SANDBOX_DRAINING] = { "draining", "running", "running", true, EXIT_TIMER },
     [SANDBOX_FREEZING] = { "freezing", "running", "running", true, EXIT_CALL },
     [SANDBOX_SAVING] = { "saving", "running", "running", true, EXIT_CALL },

@@ -16,6 +16,7 @@ enum sandbox_state {
     SANDBOX_STARTING,   /* creating: the driver is at work */
     SANDBOX_COMMITTING, /* creating: the row is becoming `running` */
     SANDBOX_RUNNING,
+    SANDBOX_COPYING,  /* running; the driver copies its files */
     SANDBOX_DRAINING, /* pausing: gateways hold new requests and end what is in flight */
     SANDBOX_FREEZING, /* pausing: the driver freezes */
     SANDBOX_SAVING,   /* pausing: the row is becoming `paused`; from then on it is */
@@ -36,6 +37,7 @@ enum lifecycle_event {
     /* Requests, one at a time for each sandbox. */
     EV_PAUSE,
     EV_RESUME,
+    EV_COPY, /* its files as they are, for a fork */
     EV_CONNECT,
     EV_EXTEND,  /* sets the time of its end */
     EV_NETWORK, /* sets what it may reach */
@@ -71,6 +73,8 @@ enum lifecycle_action {
     ACT_EXTEND,
     ACT_CONFIGURE,
     ACT_EXPIRE, /* a kill, or a pause where the sandbox asks for it */
+    ACT_COPY,
+    ACT_COPIED,
     ACT_DRAIN,
     ACT_FREEZE,
     ACT_SAVE,

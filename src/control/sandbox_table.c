@@ -306,6 +306,8 @@ int sandbox_from_spec(struct sandbox *sb, const struct sandbox_spec *spec, struc
         !copy(sb->alias, sizeof sb->alias, spec->alias) ||
         !copy(sb->idempotency_key, sizeof sb->idempotency_key, spec->idempotency_key) ||
         !copy(sb->request_id, sizeof sb->request_id, spec->request_id) ||
+        !copy(sb->clone_of, sizeof sb->clone_of, spec->clone_of) ||
+        !copy(sb->fork_of, sizeof sb->fork_of, spec->fork_of) ||
         !copy(sb->origin, sizeof sb->origin, spec->origin))
         return err_set(err, ABX_INVALID_ARGUMENT, "a name of the sandbox is too long");
     sb->is_secure = spec->is_secure;

@@ -30,7 +30,7 @@ static const struct row rows[] = {
     { "POST", "/sandboxes/*/pause", ROUTE_SANDBOX_PAUSE },
     { "POST", "/sandboxes/*/resume", ROUTE_SANDBOX_RESUME },
     { "POST", "/sandboxes/*/snapshots", ROUTE_UNBUILT },
-    { "POST", "/sandboxes/*/fork", ROUTE_UNBUILT },
+    { "POST", "/sandboxes/*/fork", ROUTE_SANDBOX_FORK },
     { "GET", "/sandboxes/*/metrics", ROUTE_SANDBOX_METRICS },
     { "GET", "/sandboxes/*/logs", ROUTE_UNBUILT },
     { "GET", "/v2/sandboxes/*/logs", ROUTE_UNBUILT },

@@ -144,6 +144,7 @@ static int64_t limit_ns(enum job_kind kind)
         return 10 * NSEC_PER_SEC;
     case JOB_TRASH: /* nobody waits for it, and file trees take as long as they take */
         return 900 * NSEC_PER_SEC;
+    case JOB_CLONE:
     case JOB_SAVE: /* what others wrote to the pool goes too */
         return 25 * NSEC_PER_SEC;
     case JOB_READY:

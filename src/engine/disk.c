@@ -28,6 +28,7 @@
 #include "engine/disk_internal.h"
 
 #define XFS_MAGIC 0x58465342
+#define COPY_TIMEOUT_MS 20000
 #define NEARLY_FULL_MAX ((uint64_t)10 << 30)
 
 static const char *const tool_dirs[] = { "/usr/sbin", "/sbin", "/usr/bin", "/bin" };
@@ -549,6 +550,34 @@ bool disk_pool_is_nearly_full(const struct disk_pool *p)
 
     return p->fd >= 0 && fstatvfs(p->fd, &st) == 0 &&
            st.f_bavail < MIN(st.f_blocks / 8, NEARLY_FULL_MAX / st.f_frsize);
+}
+
+static int copy_tree(struct disk_pool *p, const char *from, const char *id, struct abx_err *err)
+{
+    char source[PATH_MAX + 128], target[PATH_MAX + 128];
+
+    (void)snprintf(source, sizeof source, "%s/uppers/%s", p->path, from);
+    (void)snprintf(target, sizeof target, "%s/uppers/%s", p->path, id);
+    return disk_run_tool(
+        (const char *[]){ "cp", "-a", "--reflink=auto", "-T", source, target, NULL },
+        COPY_TIMEOUT_MS, err);
+}
+
+int disk_upper_clone(struct disk_pool *p, const char *from, const char *id, struct abx_err *err)
+{
+    _cleanup_(closep) int fd = -EBADF;
+    int r = disk_upper_check(p, from, err);
+
+    if (r == 0)
+        r = check_id(id, err);
+    if (r == 0)
+        r = open_upper(p, from, &fd, err);
+    if (r < 0)
+        return r;
+    r = is_btrfs(p) ? disk_btrfs_snapshot(p->uppers_fd, fd, id, err) : copy_tree(p, from, id, err);
+    if (r < 0)
+        (void)disk_upper_trash(p, id, NULL);
+    return r;
 }
 
 int disk_pool_sync(struct disk_pool *p, struct abx_err *err)

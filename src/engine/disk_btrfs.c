@@ -113,6 +113,16 @@ int disk_btrfs_create(int dirfd, const char *name, struct abx_err *err)
     return 0;
 }
 
+int disk_btrfs_snapshot(int dirfd, int subvol_fd, const char *name, struct abx_err *err)
+{
+    struct btrfs_ioctl_vol_args_v2 args = { .fd = subvol_fd };
+
+    (void)snprintf(args.name, sizeof args.name, "%s", name);
+    if (ioctl(dirfd, BTRFS_IOC_SNAP_CREATE_V2, &args) < 0)
+        return err_sys(err, errno, "snapshot as '%s'", name);
+    return 0;
+}
+
 int disk_btrfs_set_limit(int subvol_fd, uint64_t limit_bytes, struct abx_err *err)
 {
     /* qgroupid 0 is that of the subvolume itself, UINT64_MAX takes the limit away. */

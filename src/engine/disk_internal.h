@@ -41,6 +41,8 @@ int disk_image_unmount(struct disk_pool *p, struct abx_err *err);
 int disk_btrfs_enable_quota(int fd, bool is_own, struct abx_err *err);
 int disk_btrfs_grow(int fd, struct abx_err *err);
 int disk_btrfs_create(int dirfd, const char *name, struct abx_err *err);
+/* A writable snapshot; data that is not on the disk yet is in it. */
+int disk_btrfs_snapshot(int dirfd, int subvol_fd, const char *name, struct abx_err *err);
 int disk_btrfs_set_limit(int subvol_fd, uint64_t limit_bytes, struct abx_err *err);
 int disk_btrfs_usage(int subvol_fd, uint64_t *ret_bytes, struct abx_err *err);
 /* Is the folder a subvolume? */

@@ -195,6 +195,9 @@ void sandbox_thaw(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t 
 /* Ends the processes of a frozen one and keeps its files. */
 void sandbox_stop(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq);
 void sandbox_usage(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq);
+/* A stopped one, `new_id`, with the files of `sb`. */
+void sandbox_clone(struct engine *e, struct sandbox *sb, const char *new_id, uint64_t conn,
+                   uint64_t seq);
 /* Its processes have ended and its upper was kept. */
 void sandbox_stopped(struct engine *e, struct sandbox *sb);
 /* Everything that is noted as saved comes into the table, or is found there. */

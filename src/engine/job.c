@@ -38,6 +38,7 @@ size_t job_result_size(const struct job_result *r)
     case JOB_USAGE:
     case JOB_TRASH:
     case JOB_SAVE:
+    case JOB_CLONE:
         return head + sizeof r->u.usage;
     }
     return head;

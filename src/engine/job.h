@@ -37,7 +37,8 @@ enum job_kind {
     JOB_USAGE,
     JOB_AUDIT,
     JOB_TRASH,
-    JOB_SAVE, /* the pool, to the disk */
+    JOB_SAVE,  /* the pool, to the disk */
+    JOB_CLONE, /* record.name's upper as that of target.name, which is saved then */
 };
 
 /* Descriptors of a slot, in this order: what it is started with, and behind it those of its steering, if this
@@ -76,6 +77,9 @@ struct job {
     /* JOB_FREEZE: note it as saved. JOB_REMOVE, JOB_PREPARE: the upper stays as it is. JOB_CREATE: it is a saved
      * one's, and is not any more once it runs. JOB_THAW always ends that. */
     bool keeps_upper;
+    bool must_freeze;              /* JOB_CLONE: while it is copied */
+    char target[RECORD_NAME_SIZE]; /* JOB_CLONE */
+    char target_id[RECORD_ID_SIZE];
     union {
         struct job_create create; /* JOB_CREATE only, not sent otherwise */
         struct job_audit audit;   /* JOB_AUDIT only */
@@ -117,7 +121,7 @@ struct job_result {
         char no_steering[160]; /* JOB_PREPARE: why the slot has none; empty: it has */
         int status;            /* JOB_EXIT: as from waitpid */
         uint64_t oom_kills;    /* JOB_OOM */
-        uint32_t us;           /* JOB_FREEZE, JOB_THAW */
+        uint32_t us;           /* JOB_FREEZE, JOB_THAW; JOB_CLONE: frozen for so long */
         struct {
             uint64_t cpu_us, memory_bytes, cache_bytes, disk_bytes;
             uint32_t processes;

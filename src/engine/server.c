@@ -288,16 +288,22 @@ static int take_for_sandbox(struct client *k, const Abx__Ipc__Frame *f, struct a
     struct engine *e = k->engine;
     bool is_usage = f->body_case == ABX__IPC__FRAME__BODY_USAGE;
     bool is_stop = f->body_case == ABX__IPC__FRAME__BODY_STOP;
-    const char *id = is_usage  ? f->usage->sandbox_id
-                     : is_stop ? f->stop->sandbox_id
-                               : f->freeze->sandbox_id;
+    bool is_clone = f->body_case == ABX__IPC__FRAME__BODY_CLONE;
+    const char *id = is_usage   ? f->usage->sandbox_id
+                     : is_clone ? f->clone->sandbox_id
+                     : is_stop  ? f->stop->sandbox_id
+                                : f->freeze->sandbox_id;
     struct sandbox *sb = NULL;
     int r = find_sandbox(e, id, &sb, err);
 
+    if (r == 0 && is_clone && !id_is_valid(f->clone->new_id))
+        r = err_set(err, ABX_INVALID_ARGUMENT, "bad sandbox id '%.100s'", f->clone->new_id);
     if (r < 0)
         return r;
     if (is_usage)
         sandbox_usage(e, sb, k->id, f->seq);
+    else if (is_clone)
+        sandbox_clone(e, sb, f->clone->new_id, k->id, f->seq);
     else if (is_stop)
         sandbox_stop(e, sb, k->id, f->seq);
     else if (f->freeze->thaw)
@@ -400,6 +406,7 @@ static int take_request(struct client *k, const Abx__Ipc__Frame *f, struct abx_e
         return take_templates(k, f, err);
     case ABX__IPC__FRAME__BODY_FREEZE:
     case ABX__IPC__FRAME__BODY_STOP:
+    case ABX__IPC__FRAME__BODY_CLONE:
     case ABX__IPC__FRAME__BODY_USAGE:
         return take_for_sandbox(k, f, err);
     case ABX__IPC__FRAME__BODY_AUDIT:

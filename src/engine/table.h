@@ -35,17 +35,18 @@ struct sandbox {
     struct sandbox *next_in_pool;              /* free slots, or ready ones of a template */
     struct record record;
     enum sandbox_state state;
-    bool is_busy;     /* freeze, thaw or resize under way; removal waits for it */
-    bool is_ending;   /* while removing: its exit, or exit status, is waited for */
-    bool is_died;     /* ended by itself: Died is due once the id is known to others */
-    bool must_sweep;  /* a worker died while it was at it */
-    bool kill_wanted; /* asked for while starting or busy */
-    bool is_told;     /* Died was sent */
-    bool is_saved;    /* saved.h has it, or is about to */
-    bool keeps_upper; /* what ends are its processes alone: STOPPED comes after REMOVING */
-    bool has_kept;    /* while removing: the worker was told so */
-    bool has_exit;    /* exit_status is known */
-    bool has_oom;     /* oom_kills is known */
+    unsigned n_copies; /* being made of it; it is busy for so long */
+    bool is_busy;      /* freeze, thaw or resize under way; removal waits for it */
+    bool is_ending;    /* while removing: its exit, or exit status, is waited for */
+    bool is_died;      /* ended by itself: Died is due once the id is known to others */
+    bool must_sweep;   /* a worker died while it was at it */
+    bool kill_wanted;  /* asked for while starting or busy */
+    bool is_told;      /* Died was sent */
+    bool is_saved;     /* saved.h has it, or is about to */
+    bool keeps_upper;  /* what ends are its processes alone: STOPPED comes after REMOVING */
+    bool has_kept;     /* while removing: the worker was told so */
+    bool has_exit;     /* exit_status is known */
+    bool has_oom;      /* oom_kills is known */
     int exit_status;
     uint64_t oom_kills;
     struct waiter *waiters;

@@ -201,6 +201,45 @@ static int run_save(struct worker *w, struct job_result *ret)
     return r < 0 ? r : disk_pool_sync(w->pool, &ret->err);
 }
 
+/* The copy under way has a record like any upper that is being made; when it is whole, the note that it is
+ * saved takes over. */
+static int clone_upper(struct worker *w, const struct job *j, uint32_t *ret_us, struct abx_err *err)
+{
+    struct record target = { .phase = RECORD_PREPARED, .limits = j->record.limits };
+    int64_t begin;
+    int r;
+
+    memcpy(target.name, j->target, sizeof target.name);
+    memcpy(target.sandbox_id, j->target_id, sizeof target.sandbox_id);
+    memcpy(target.boot_id, w->boot_id, sizeof target.boot_id);
+    r = record_write(w->records_fd, &target, err);
+    begin = time_mono_ns();
+    if (r == 0 && j->must_freeze)
+        r = cgroup_freeze(w->cgroups, j->record.name, true, FREEZE_TIMEOUT_MS, err);
+    if (r == 0)
+        r = disk_upper_clone(w->pool, j->record.name, j->target, err);
+    if (j->must_freeze) {
+        int thawed = cgroup_freeze(w->cgroups, j->record.name, false, FREEZE_TIMEOUT_MS,
+                                   r == 0 ? err : NULL);
+
+        r = r == 0 ? thawed : r;
+        *ret_us = (uint32_t)((time_mono_ns() - begin) / 1000);
+    }
+    if (r == 0)
+        r = saved_add(w->pool, j->target, j->target_id, err);
+    return r;
+}
+
+static int run_clone(struct worker *w, const struct job *j, struct job_result *ret)
+{
+    int r = worker_revive(w, &ret->err);
+
+    if (r == 0)
+        r = clone_upper(w, j, &ret->u.us, &ret->err);
+    /* Of a failure the record stays: a removal follows. */
+    return r < 0 ? r : record_remove(w->records_fd, j->target, &ret->err);
+}
+
 /* --- loop --------------------------------------------------------------------------------------- */
 
 static int run_by_kind(struct worker *w, const struct job *j, int *fds, size_t n_fds,
@@ -228,6 +267,8 @@ static int run_by_kind(struct worker *w, const struct job *j, int *fds, size_t n
         return run_trash(w, j, ret);
     case JOB_SAVE:
         return run_save(w, ret);
+    case JOB_CLONE:
+        return run_clone(w, j, ret);
     case JOB_READY:
     case JOB_EXIT:
     case JOB_OOM:

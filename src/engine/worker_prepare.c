@@ -157,7 +157,10 @@ static int make_slot(struct worker *w, struct record *record, bool keeps_upper, 
         r = record_write(w->records_fd, record, err);
     if (r == 0 && keeps_upper)
         r = disk_upper_check(w->pool, record->name, err);
-    else if (r == 0)
+    if (r == 0 && keeps_upper && disk_pool_is_limited(w->pool)) /* a clone has none yet */
+        r = disk_upper_set_limit(w->pool, record->name, (uint64_t)record->limits.disk_mb << 20,
+                                 err);
+    else if (r == 0 && !keeps_upper)
         r = disk_upper_create(w->pool, record->name, (uint64_t)record->limits.disk_mb << 20, err);
     if (r == 0)
         r = cgroup_create(w->cgroups, record->name, &limits, record->uid_base, err);

@@ -55,6 +55,7 @@ int cmd_sandbox_fork(struct session *s)
         abx_sandbox_fork(s->client, s->config, s->args.values[0], (int)copies,
                          s->args.number[OPT_TIMEOUT], ABX_UNSET);
     json_t *made, *one;
+    int status = 0;
     size_t i;
 
     if (session_wait(s, call) < 0)
@@ -62,15 +63,20 @@ int cmd_sandbox_fork(struct session *s)
     made = json_loads(abx_call_bytes(call, NULL), JSON_DECODE_ANY, NULL);
     if (session_is_json(s))
         return output_json(made);
+    /* Each is there or failed by itself. */
     json_array_foreach(made, i, one)
     {
-        const char *id = json_string_value(json_object_get(one, "sandboxID"));
+        const char *id =
+            json_string_value(json_object_get(json_object_get(one, "sandbox"), "sandboxID"));
+        const char *why =
+            json_string_value(json_object_get(json_object_get(one, "error"), "message"));
 
-        output_text(stdout, id ? id : "-");
-        (void)putchar('\n');
+        output_text(id ? stdout : stderr, id ? id : why ? why : "no sandbox was made");
+        (void)fputc('\n', id ? stdout : stderr);
+        status = id ? status : 1;
     }
     json_decref(made);
-    return output_end();
+    return status ? status : output_end();
 }
 
 int cmd_sandbox_snapshot(struct session *s)

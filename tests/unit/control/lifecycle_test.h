@@ -40,7 +40,8 @@ struct fake {
     struct driver base;
     struct change_call change;
     enum driver_state state; /* of all sandboxes */
-    unsigned n_freezes, n_thaws, n_stops;
+    unsigned n_freezes, n_thaws, n_stops, n_clones;
+    char cloned_id[SANDBOX_ID_SIZE];
     bool is_synced; /* as the last freeze was asked */
     bool is_resume; /* as the last create was */
     char env[64];   /* of the last create */
@@ -146,6 +147,17 @@ static _unused_ int fake_stop(struct driver *d, const char *id, driver_done_fn d
     return fake_change(d, DRIVER_STOPPED, done, user, err);
 }
 
+static _unused_ int fake_clone(struct driver *d, const char *id, const char *new_id,
+                               driver_done_fn done, void *user, struct abx_err *err)
+{
+    struct fake *f = fake_of(d);
+
+    (void)id;
+    f->n_clones++;
+    (void)snprintf(f->cloned_id, sizeof f->cloned_id, "%s", new_id);
+    return fake_change(d, f->state, done, user, err);
+}
+
 static _unused_ bool end_change(const struct abx_err *failure)
 {
     struct change_call c = w.fake.change;
@@ -183,6 +195,7 @@ static const struct driver_ops fake_ops = { .create = fake_create,
                                             .freeze = fake_freeze,
                                             .thaw = fake_thaw,
                                             .stop = fake_stop,
+                                            .clone = fake_clone,
                                             .list = fake_list,
                                             .is_up = fake_is_up };
 
@@ -511,7 +524,9 @@ static _unused_ void reach(enum sandbox_state want, struct answer *a, char id[SA
         end_create(NULL);
     if (want >= SANDBOX_RUNNING)
         assert_true(run_until(is_answered, a));
-    if (want > SANDBOX_RUNNING && want < SANDBOX_KILLING)
+    if (want == SANDBOX_COPYING)
+        request(id, EV_COPY, false, &reached);
+    else if (want > SANDBOX_RUNNING && want < SANDBOX_KILLING)
         reach_paused(want, id);
     if (want >= SANDBOX_KILLING)
         assert_int_equal(lifecycle_kill(w.lifecycle, id, "request", NULL, NULL, &err), 0);

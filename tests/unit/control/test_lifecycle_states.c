@@ -39,6 +39,7 @@ static const struct cell cells[SANDBOX_GONE][OUTSIDE_COUNT] = {
                           [UP] = { true, 201, false, false },
                           [TOLD] = { true, 201, false, false },
                           [ABANDON] = { false, 201, false, true } },
+    [SANDBOX_COPYING] = ON_THE_WAY,
     [SANDBOX_DRAINING] = ON_THE_WAY,
     [SANDBOX_FREEZING] = ON_THE_WAY,
     [SANDBOX_SAVING] = ON_THE_WAY,

@@ -1,0 +1,129 @@
+"""Forks on a real service: what they begin with, that they are apart, and that nothing is left of them."""
+
+import http.client
+import os
+import signal
+import threading
+import time
+
+import pytest
+from envd import Envd, EnvdError
+from service import Service
+
+
+@pytest.fixture(scope="module")
+def service(build_dir, base_template):
+    with Service(build_dir) as s:
+        yield s
+        for box in s.request("GET", "/v2/sandboxes")[2]:
+            s.kill(box["sandboxID"])
+        assert s.audit() == []
+
+
+def fork(service, box, expect=201, **body):
+    status, _, answer = service.request("POST", f"/sandboxes/{box['sandboxID']}/fork", body, timeout=60)
+    assert status == expect, (status, answer)
+    return answer
+
+
+def again(function, timeout=30):
+    """Through a gateway that is killed now and then."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            return function()
+        except (OSError, http.client.HTTPException, EnvdError):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def test_forks_begin_alike_and_are_apart(service):
+    parent = service.create(timeout=300, envVars={"KEPT": "yes"}, metadata={"kind": "parent"}, memoryMB=512)
+    envd = Envd(service, parent)
+    envd.write("/home/user/blob", os.urandom(3 << 20))
+    blob = envd.read("/home/user/blob")
+    Envd(service, parent, "root").sh("rm -r /usr/share/doc && mkdir /usr/share/doc && chmod 755 /usr/share/doc")
+    envd.sh("echo 1 > /home/user/n; nohup sleep 1000 >&- 2>&- &")
+    results = fork(service, parent, timeout=120, count=3)
+    assert all("sandbox" in x for x in results), results
+    children = [x["sandbox"] for x in results]
+    boxes = [parent, *children]
+    assert len({b["sandboxID"] for b in boxes}) == len({b["envdAccessToken"] for b in boxes}) == 4
+    for i, box in enumerate(children):
+        child = Envd(service, box)
+        assert child.read("/home/user/blob") == blob
+        assert child.sh("cat /home/user/n; ls /usr/share/doc | wc -l; echo $KEPT; hostname; pgrep -c sleep || true").split() == [
+            "1", "0", "yes", box["sandboxID"], "0"]
+        child.sh(f"echo child {i} > /home/user/n")
+        info = service.request("GET", f"/sandboxes/{box['sandboxID']}")[2]
+        assert info["metadata"] == {"kind": "parent"} and info["templateID"] == parent["templateID"] and info["memoryMB"] == 512
+    assert [Envd(service, b).sh("cat /home/user/n") for b in boxes] == ["1\n", "child 0\n", "child 1\n", "child 2\n"]
+    assert len({Envd(service, b).sh("cat /proc/sys/kernel/random/boot_id") for b in boxes}) == 4
+    assert envd.sh("pgrep -c sleep") == "1\n"  # the parent goes on
+    assert service.kill(parent["sandboxID"]) == 204
+    assert Envd(service, children[0]).read("/home/user/blob") == blob
+    event = service.request("GET", f"/events/sandboxes/{children[0]['sandboxID']}")[2][0]
+    assert event["type"] == "sandbox.lifecycle.created"
+    assert (event["eventData"]["forkOf"], event["eventData"]["mode"]) == (parent["sandboxID"], "filesystem")
+    # A fork of a fork, and a pause of it.
+    (grandchild,) = [x["sandbox"] for x in fork(service, children[1])]
+    assert service.request("POST", f"/sandboxes/{grandchild['sandboxID']}/pause", {"memory": False})[0] == 204
+    assert fork(service, grandchild, 409)["message"].endswith("is paused and cannot be forked; resume it first")
+    assert service.request("POST", f"/sandboxes/{grandchild['sandboxID']}/connect", {"timeout": 60})[0] == 201
+    assert Envd(service, grandchild).sh("cat /home/user/n") == "child 1\n"
+    for box in (*children, grandchild):
+        assert service.kill(box["sandboxID"]) == 204
+    deadline = time.monotonic() + 30
+    while service.audit():
+        assert time.monotonic() < deadline, service.audit()
+        time.sleep(0.2)
+
+
+def test_refusals(service):
+    box = service.create(timeout=300)
+    assert fork(service, box, 400, count=0)["message"] == "Count must be at least 1"
+    assert fork(service, box, 400, count=101)["message"] == "Count cannot be greater than 100"
+    assert "Timeout" in fork(service, box, 400, timeout=0)["message"]
+    assert service.kill(box["sandboxID"]) == 204
+    fork(service, box, 404)
+
+
+@pytest.mark.slow
+def test_forks_while_roles_are_killed_leave_nothing(build_dir, base_template):
+    with Service(build_dir) as s:
+        parent = s.create(timeout=600)
+        Envd(s, parent).sh("dd if=/dev/urandom of=/home/user/data bs=1M count=50 2>&1")
+        want = Envd(s, parent).sh("sha256sum < /home/user/data")
+        is_over = threading.Event()
+
+        def kill_roles():
+            names = ["abx-engine", "abx-control", "abx-gateway"]
+            for i in range(6):
+                time.sleep(0.7)
+                for pid in s.roles().get(names[i % 3], []):
+                    os.kill(pid, signal.SIGKILL)
+            is_over.set()
+
+        killer = threading.Thread(target=kill_roles)
+        killer.start()
+        made = 0
+        while not is_over.is_set() or made < 3:
+            try:
+                status, _, answer = s.request("POST", f"/sandboxes/{parent['sandboxID']}/fork", {"count": 2, "timeout": 600}, timeout=60)
+            except (OSError, http.client.HTTPException):
+                continue  # the gateway was killed
+            assert status in (201, 409, 500, 502, 503, 504), (status, answer)
+            for result in answer if status == 201 else []:
+                if result and (child := result.get("sandbox")):
+                    assert again(lambda child=child: Envd(s, child).sh("sha256sum < /home/user/data")) == want
+                    made += 1
+                    again(lambda child=child: s.kill(child["sandboxID"]))
+        killer.join()
+        assert Envd(s, parent).sh("sha256sum < /home/user/data") == want
+        for box in s.request("GET", "/v2/sandboxes")[2]:
+            s.kill(box["sandboxID"])
+        # What a crash left is found by the next comparison, half a minute later at the latest.
+        deadline = time.monotonic() + 60
+        while s.audit() or list((s.data_dir / "pool").glob("**/saved/*")):
+            assert time.monotonic() < deadline, (s.audit(), list((s.data_dir / "pool").glob("**/saved/*")))
+            time.sleep(0.5)
