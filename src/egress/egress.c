@@ -61,6 +61,21 @@ struct asking {
     char id[SANDBOX_ID_SIZE];
 };
 
+/* A paused one may have no processes and no network: it is asked for when it runs again. An engine that has just started
+ * may not know a running one yet. */
+static void ask_later(struct box *b, const struct abx_err *failure)
+{
+    bool is_unknown = failure && failure->code == ABX_NOT_FOUND;
+
+    if (is_unknown && b->is_paused)
+        return;
+    if (!is_unknown && !b->is_warned)
+        log_warn("a sandbox has no network", "id", b->id, "why",
+                 failure ? failure->msg : "the engine sent no sockets", NULL);
+    b->is_warned |= !is_unknown;
+    b->ask_at = uv_now(b->egress->opts.loop) + STEER_RETRY_MS;
+}
+
 static void on_steered(void *user, const struct abx_err *failure, const Abx__Ipc__Frame *reply,
                        int *fds, size_t n_fds)
 {
@@ -71,14 +86,10 @@ static void on_steered(void *user, const struct abx_err *failure, const Abx__Ipc
         b->is_asking = false;
     if (b && !failure && reply->body_case == ABX__IPC__FRAME__BODY_STEER_REPLY &&
         n_fds == STEER_FDS) {
-        b->ask_at = 0;
+        b->is_warned = false;
         box_steer(b, fds);
     } else if (b) {
-        /* An engine that has just started may not know it yet; one that is gone is removed by control. */
-        if (b->ask_at == 0 && !(failure && failure->code == ABX_NOT_FOUND))
-            log_warn("a sandbox has no network", "id", b->id, "why",
-                     failure ? failure->msg : "the engine sent no sockets", NULL);
-        b->ask_at = uv_now(q->egress->opts.loop) + STEER_RETRY_MS;
+        ask_later(b, failure);
     }
     free(q);
 }
@@ -91,7 +102,8 @@ static void ask_for_sockets(struct box *b)
     Abx__Ipc__Steer steer = ABX__IPC__STEER__INIT;
     struct asking *q;
 
-    if (!conn || b->tcp || b->is_asking)
+    b->ask_at = 0;
+    if (!conn || b->tcp || b->is_asking || b->is_between)
         return; /* once the engine is there again, all that lack sockets ask */
     q = calloc(1, sizeof *q);
     if (!q)
@@ -162,7 +174,8 @@ static int take_entry(struct egress *e, const Abx__Ipc__Entry *entry, struct abx
         e->n_boxes++;
     }
     b->generation = e->generation;
-    b->is_paused = entry->state == ABX__IPC__ENTRY__STATE__PAUSED;
+    b->is_between = entry->state == ABX__IPC__ENTRY__STATE__PAUSING;
+    b->is_paused = b->is_between || entry->state == ABX__IPC__ENTRY__STATE__PAUSED;
     box_set_policy(b, TAKE_PTR(policy));
     ask_for_sockets(b);
     return 0;

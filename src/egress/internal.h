@@ -30,7 +30,9 @@ struct box {
     uint64_t generation;
     struct policy *policy;
     bool is_paused;
+    bool is_between; /* running and paused: whether it has a network is only known afterwards */
     bool is_asking;  /* the engine, for the sockets */
+    bool is_warned;  /* the log says that it has no network */
     uint64_t ask_at; /* loop time of the next try, 0 = none */
     struct listening *tcp;
     struct names *names;

@@ -234,6 +234,39 @@ static void take_socket(struct sockets *s, struct ipc_conn *c, const Abx__Ipc__F
         ipc_conn_close(c); /* a gateway that takes nothing any more */
 }
 
+static void send_died(struct sockets *s, struct died *d)
+{
+    Abx__Ipc__Frame f = ABX__IPC__FRAME__INIT;
+    Abx__Ipc__Died body = ABX__IPC__DIED__INIT;
+
+    body.sandbox_id = d->id;
+    body.reason = d->reason;
+    body.status = d->status;
+    f.body_case = ABX__IPC__FRAME__BODY_DIED;
+    f.died = &body;
+    for (struct client *k = s->clients; k; k = k->next)
+        if (ipc_conn_send(k->conn, &f, NULL, 0, NULL) < 0)
+            ipc_conn_close(k->conn);
+}
+
+static void send_all_died(struct sockets *s)
+{
+    struct died *list;
+
+    (void)pthread_mutex_lock(&s->lock);
+    list = s->died;
+    s->died = NULL;
+    s->died_tail = &s->died;
+    (void)pthread_mutex_unlock(&s->lock);
+    while (list) {
+        struct died *d = list;
+
+        list = d->next;
+        send_died(s, d);
+        free(d);
+    }
+}
+
 /* Those made with the sandbox, else new ones: egress or the engine has been restarted since. */
 static int take_steering(struct sockets *s, const char *id, int fds[STEER_FDS], struct abx_err *err)
 {
@@ -262,6 +295,8 @@ static void take_steer(struct sockets *s, struct ipc_conn *c, const Abx__Ipc__Fr
     int fds[STEER_FDS];
     struct abx_err e = { 0 };
 
+    /* What was said of its former life comes before what belongs to this one. */
+    send_all_died(s);
     if (take_steering(s, f->steer->sandbox_id, fds, &e) < 0) {
         (void)ipc_conn_reply_error(c, f->seq, &e, NULL);
         return;
@@ -363,40 +398,15 @@ static void on_egress(void *user, int fd, const struct ucred *peer)
     add_client(user, fd, peer, true);
 }
 
-static void send_died(struct sockets *s, struct died *d)
-{
-    Abx__Ipc__Frame f = ABX__IPC__FRAME__INIT;
-    Abx__Ipc__Died body = ABX__IPC__DIED__INIT;
-
-    body.sandbox_id = d->id;
-    body.reason = d->reason;
-    body.status = d->status;
-    f.body_case = ABX__IPC__FRAME__BODY_DIED;
-    f.died = &body;
-    for (struct client *k = s->clients; k; k = k->next)
-        if (ipc_conn_send(k->conn, &f, NULL, 0, NULL) < 0)
-            ipc_conn_close(k->conn);
-}
-
 static void on_wake(uv_async_t *h)
 {
     struct sockets *s = h->data;
-    struct died *list;
     bool is_stopping;
 
+    send_all_died(s);
     (void)pthread_mutex_lock(&s->lock);
-    list = s->died;
-    s->died = NULL;
-    s->died_tail = &s->died;
     is_stopping = s->is_stopping;
     (void)pthread_mutex_unlock(&s->lock);
-    while (list) {
-        struct died *d = list;
-
-        list = d->next;
-        send_died(s, d);
-        free(d);
-    }
     if (!is_stopping)
         return;
     for (size_t i = 0; i < ARRAY_SIZE(s->listeners); i++)

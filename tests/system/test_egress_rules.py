@@ -71,6 +71,38 @@ def test_new_rules_hold_at_once_for_open_connections_too(service, names):
         assert service.request("GET", f"/sandboxes/{box.id}")[2]["metadata"] == {"a": "b"}
 
 
+def test_network_after_a_pause(service):
+    """With memory what is open stays open; without it, and from one to the other, the new life has the network of the old."""
+    one, two = f"{WEB}=7", f"{OTHER}=7"
+
+    def post(what, body, expect):
+        assert service.request("POST", f"/sandboxes/{box.id}/{what}", body)[0] == expect, what
+
+    with Box(service, network={"denyOut": [OTHER]}) as box:
+        message = {"process": {"cmd": "/usr/bin/python3", "args": ["-c", HOLD, one]}, "stdin": True, "tag": "hold"}
+        output = output_of(box.envd.stream("process.Process/Start", message, 120))
+        assert next(output) == "up"
+        output.close()
+        post("pause", {}, 204)
+        post("resume", {"timeout": 300}, 201)
+        again = box.envd.stream("process.Process/Connect", {"process": {"tag": "hold"}}, 60)
+        assert "start" in next(again)["event"]
+        line = base64.b64encode(b"\n").decode()
+        box.envd.unary("process.Process/SendInput", {"process": {"tag": "hold"}, "input": {"stdin": line}})
+        assert next(output_of(again)) == one
+        again.close()
+        for pause, resume in (
+            ({"memory": False}, {"timeout": 300}),
+            ({}, {"timeout": 300, "memory": False}),
+            ({}, {"timeout": 300}),
+        ):
+            post("pause", pause, 204)
+            assert box.put_network({"denyOut": [OTHER]})[0] == 204
+            post("connect", resume, 201)
+            assert box.dial(one, two) == {one: f"this is {WEB}", two: RESET}
+    assert service.audit() == []
+
+
 def test_bad_rules_change_nothing(service, box):
     bad = [
         ({"denyOut": ["example.org"]}, "invalid denied CIDR example.org"),
