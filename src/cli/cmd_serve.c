@@ -50,6 +50,8 @@ static const char help[] =
     "through\n"
     "                           one gateway process, and most requests of it to the control plane\n"
     "                           at a time (half of all; 5000)\n"
+    "  --metrics-keep DURATION  how long the metrics of sandboxes can be asked for, up to 24h "
+    "(6h)\n"
     "  --egress-allow CIDR      reserved addresses (private, link-local, the host's own ...) that\n"
     "                           sandboxes may reach all the same; repeatable (none)\n"
     "  --egress-dns ADDRESS[:PORT]  server that sandboxes' questions for names go to; repeatable\n"
@@ -86,6 +88,7 @@ enum {
     OPT_MAX_CLIENT,
     OPT_MAX_SANDBOX,
     OPT_MAX_KEY,
+    OPT_METRICS_KEEP,
     OPT_EGRESS_ALLOW,
     OPT_EGRESS_DNS,
     OPT_EGRESS_PROXY,
@@ -118,6 +121,7 @@ const struct option serve_options[] = {
     { "max-client-connections", required_argument, NULL, OPT_MAX_CLIENT },
     { "max-sandbox-connections", required_argument, NULL, OPT_MAX_SANDBOX },
     { "max-key-connections", required_argument, NULL, OPT_MAX_KEY },
+    { "metrics-keep", required_argument, NULL, OPT_METRICS_KEEP },
     { "egress-allow", required_argument, NULL, OPT_EGRESS_ALLOW },
     { "egress-dns", required_argument, NULL, OPT_EGRESS_DNS },
     { "egress-proxy", required_argument, NULL, OPT_EGRESS_PROXY },
@@ -291,6 +295,12 @@ static int parse_option(struct serve *s, int option, const char *arg, struct abx
     case OPT_MAX_KEY:
         return cli_parse_number("--max-key-connections", arg, 1, 1000000, &o->max_key_connections,
                                 err);
+    case OPT_METRICS_KEEP:
+        r = cli_parse_duration("--metrics-keep", arg, &o->metrics_keep_s, err);
+        return r == 0 && (o->metrics_keep_s < 60 || o->metrics_keep_s > 86400)
+                   ? err_set(err, ABX_INVALID_ARGUMENT, "--metrics-keep: '%s' is not 1m to 24h",
+                             arg)
+                   : r;
     case OPT_EGRESS_ALLOW:
         if (o->n_egress_allow == SUPERVISOR_EGRESS_ALLOW_MAX)
             return err_set(err, ABX_INVALID_ARGUMENT, "more than %d --egress-allow options",

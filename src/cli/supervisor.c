@@ -224,6 +224,8 @@ static int control_args(struct supervisor *s, struct abx_err *err)
         role_arg(c, "--max-sandboxes", "%llu", (unsigned long long)o->max_sandboxes);
     if (o->max_key_connections)
         role_arg(c, "--max-key-connections", "%llu", (unsigned long long)o->max_key_connections);
+    if (o->metrics_keep_s)
+        role_arg(c, "--metrics-keep", "%llu", (unsigned long long)o->metrics_keep_s);
     supervisor_counters_control(&s->counters, o->n_gateways, c);
     return role_finish(c, err);
 }

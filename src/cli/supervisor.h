@@ -37,6 +37,7 @@ struct supervisor_opts {
     uint64_t max_sandbox_connections; /* into one sandbox, for each gateway; 0 = its default */
     uint64_t
         max_key_connections; /* of one API key, for each gateway and for control; 0 = their default */
+    uint64_t metrics_keep_s;                               /* 0 = control's default */
     const char *egress_allow[SUPERVISOR_EGRESS_ALLOW_MAX]; /* reserved CIDRs that sandboxes reach */
     size_t n_egress_allow;
     const char *egress_dns[SUPERVISOR_EGRESS_DNS_MAX]; /* instead of the host's */

@@ -66,6 +66,7 @@ static bool on_drop(void *user, struct sandbox *sb)
 {
     struct control *c = user;
 
+    usage_flush(c->usage, sb);
     return c->table && table_drop(c->table, sb->id);
 }
 
@@ -73,6 +74,7 @@ static bool on_hold(void *user, struct sandbox *sb)
 {
     struct control *c = user;
 
+    usage_flush(c->usage, sb);
     return c->table && table_hold(c->table, sb->id);
 }
 
@@ -203,12 +205,10 @@ static int load_all(struct control *c, const char *engine_sock, struct abx_err *
         r = driver_local_new(c->loop, engine_sock, &events, &c->driver, err);
     if (r < 0)
         return r;
-    r = usage_new(c->loop, c->lifecycle, c->driver, &c->usage, err);
-    if (r < 0)
-        return r;
     lifecycle_set_driver(c->lifecycle, c->driver);
     templates_set_driver(c->templates, c->driver);
-    return 0;
+    return usage_new(c->loop, c->lifecycle, c->driver, c->store, c->opts.metrics_keep_s, &c->usage,
+                     err);
 }
 
 int control_open(struct control *c, const char *dir, const char *engine_sock, struct abx_err *err)

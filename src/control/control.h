@@ -24,6 +24,7 @@ struct control_opts {
     struct create_limits limits;
     size_t max_sandboxes;    /* per team, 0 = no limit */
     size_t max_key_requests; /* of one API key at a time */
+    int64_t metrics_keep_s;  /* samples of what sandboxes used */
     /* Of the gateways: n_gateways blocks, see counters.h; NULL = none. */
     const uint8_t *gateway_counters;
     size_t n_gateways;
@@ -38,7 +39,7 @@ struct control {
     struct keyring *keys;
     struct templates *templates;
     struct table *table;
-    struct usage *usage;
+    struct usage *usage;               /* NULL without a driver */
     struct control_counters *counters; /* set before control_open */
     uint8_t seed[TOKEN_SEED_SIZE];
     char team[UUID_SIZE];

@@ -45,14 +45,6 @@ struct driver_created {
     size_t n_stages;
 };
 
-struct driver_usage {
-    uint64_t cpu_us;       /* since it started */
-    uint64_t memory_bytes; /* page cache included */
-    uint64_t cache_bytes;
-    uint64_t disk_bytes;
-    uint32_t processes;
-};
-
 struct driver_template {
     const char *name;
     const char *digest;
@@ -82,8 +74,6 @@ struct driver_sandbox {
 /* One page by id, ascending. `is_whole` false: stopped ones may be missing. */
 typedef void (*driver_listed_fn)(void *user, const struct driver_sandbox *list, size_t n,
                                  bool has_more, bool is_whole, const struct abx_err *failure);
-typedef void (*driver_usage_fn)(void *user, const struct driver_usage *usage,
-                                const struct abx_err *failure);
 typedef void (*driver_templates_fn)(void *user, const struct driver_template *templates, size_t n,
                                     bool has_more, const struct abx_err *failure);
 typedef void (*driver_audited_fn)(void *user, const char *const *findings, size_t n,
@@ -96,6 +86,22 @@ struct driver_info {
 };
 typedef void (*driver_info_fn)(void *user, const struct driver_info *info,
                                const struct abx_err *failure);
+
+/* What one sandbox uses at the moment. */
+struct driver_usage {
+    const char *id;
+    bool is_frozen;
+    bool has_disk;      /* disk_bytes is known */
+    int64_t started_ms; /* of its processes: cpu_us counts from there, wall clock */
+    uint64_t at_us;     /* when that was, by a clock that only goes on */
+    uint64_t cpu_us;
+    uint64_t memory_bytes; /* with cache_bytes, which can be dropped */
+    uint64_t cache_bytes;
+    uint64_t disk_bytes;
+};
+/* One page by id; `last` is where the next one goes on. */
+typedef void (*driver_measured_fn)(void *user, const struct driver_usage *list, size_t n,
+                                   bool has_more, const char *last, const struct abx_err *failure);
 
 struct driver_events {
     /* The driver answers (again): what it knows has to be compared. */
@@ -128,14 +134,14 @@ struct driver_ops {
     /* Makes a stopped one, `new_id`, with the files of another as they are now; that stays as it is. */
     int (*clone)(struct driver *d, const char *sandbox_id, const char *new_id, driver_done_fn done,
                  void *user, struct abx_err *err);
-    int (*usage)(struct driver *d, const char *sandbox_id, driver_usage_fn done, void *user,
-                 struct abx_err *err);
     int (*list)(struct driver *d, const char *after, driver_listed_fn done, void *user,
                 struct abx_err *err);
     int (*templates)(struct driver *d, const char *after, driver_templates_fn done, void *user,
                      struct abx_err *err);
     int (*audit)(struct driver *d, bool repair, driver_audited_fn done, void *user,
                  struct abx_err *err);
+    int (*measure)(struct driver *d, const char *after, driver_measured_fn done, void *user,
+                   struct abx_err *err);
     int (*info)(struct driver *d, driver_info_fn done, void *user, struct abx_err *err);
     bool (*is_up)(const struct driver *d);
     void (*free)(struct driver *d);

@@ -15,6 +15,7 @@
 #define INFO_TIMEOUT_MS 2000
 #define FREEZE_TIMEOUT_MS 30000 /* with a sync; the freeze itself has 5 s in the engine */
 #define PAGE_MAX 1024u
+#define MEASURED_MAX 256u
 
 struct local {
     struct driver base;
@@ -43,11 +44,11 @@ struct call {
     driver_created_fn created;
     driver_killed_fn killed;
     driver_done_fn done;
-    driver_usage_fn usage;
     driver_listed_fn listed;
     driver_templates_fn templates;
     driver_audited_fn audited;
     driver_info_fn info;
+    driver_measured_fn measured;
 };
 
 static struct local *local_of(struct driver *d)
@@ -416,42 +417,6 @@ static int local_clone(struct driver *d, const char *sandbox_id, const char *new
     return send_call(c, &frame, FREEZE_TIMEOUT_MS, on_cloned, err);
 }
 
-static void on_usage(void *user, const struct abx_err *failure, const Abx__Ipc__Frame *reply,
-                     int *fds, size_t n_fds)
-{
-    struct call *c = user;
-    struct driver_usage usage = { 0 };
-    struct abx_err mem;
-
-    (void)fds;
-    (void)n_fds;
-    failure = judge(failure, reply, ABX__IPC__FRAME__BODY_USAGE_REPLY, &mem);
-    if (!failure) {
-        const Abx__Ipc__UsageReply *r = reply->usage_reply;
-
-        usage = (struct driver_usage){ r->cpu_us, r->memory_bytes, r->cache_bytes, r->disk_bytes,
-                                       r->processes };
-    }
-    c->usage(c->user, failure ? NULL : &usage, failure);
-    free(c);
-}
-
-static int local_usage(struct driver *d, const char *sandbox_id, driver_usage_fn done, void *user,
-                       struct abx_err *err)
-{
-    Abx__Ipc__Usage usage = ABX__IPC__USAGE__INIT;
-    Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
-    struct call *c = call_new(local_of(d), user);
-
-    if (!c)
-        return err_oom(err);
-    c->usage = done;
-    usage.sandbox_id = text(sandbox_id);
-    frame.body_case = ABX__IPC__FRAME__BODY_USAGE;
-    frame.usage = &usage;
-    return send_call(c, &frame, LIST_TIMEOUT_MS, on_usage, err);
-}
-
 static void on_listed(void *user, const struct abx_err *failure, const Abx__Ipc__Frame *reply,
                       int *fds, size_t n_fds)
 {
@@ -575,6 +540,60 @@ static int local_audit(struct driver *d, bool repair, driver_audited_fn done, vo
     return send_call(c, &frame, AUDIT_TIMEOUT_MS, on_audited, err);
 }
 
+static void on_measured(void *user, const struct abx_err *failure, const Abx__Ipc__Frame *reply,
+                        int *fds, size_t n_fds)
+{
+    struct call *c = user;
+    struct driver_usage page[MEASURED_MAX];
+    struct abx_err mem;
+    bool has_more = false;
+    const char *last = "";
+    size_t n = 0;
+
+    (void)fds;
+    (void)n_fds;
+    failure = judge(failure, reply, ABX__IPC__FRAME__BODY_MEASURE_REPLY, &mem);
+    if (!failure) {
+        const Abx__Ipc__MeasureReply *r = reply->measure_reply;
+
+        has_more = r->more;
+        last = r->last;
+        for (; n < MIN(r->n_list, (size_t)MEASURED_MAX); n++) {
+            const Abx__Ipc__Measurement *m = r->list[n];
+
+            page[n] = (struct driver_usage){
+                .id = m->sandbox_id,
+                .is_frozen = m->frozen,
+                .has_disk = m->has_disk,
+                .started_ms = m->started_ms,
+                .at_us = m->at_us,
+                .cpu_us = m->cpu_us,
+                .memory_bytes = m->memory_bytes,
+                .cache_bytes = m->cache_bytes,
+                .disk_bytes = m->disk_bytes,
+            };
+        }
+    }
+    c->measured(c->user, page, n, has_more, last, failure);
+    free(c);
+}
+
+static int local_measure(struct driver *d, const char *after, driver_measured_fn done, void *user,
+                         struct abx_err *err)
+{
+    Abx__Ipc__Measure measure = ABX__IPC__MEASURE__INIT;
+    Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
+    struct call *c = call_new(local_of(d), user);
+
+    if (!c)
+        return err_oom(err);
+    c->measured = done;
+    measure.after = text(after);
+    frame.body_case = ABX__IPC__FRAME__BODY_MEASURE;
+    frame.measure = &measure;
+    return send_call(c, &frame, LIST_TIMEOUT_MS, on_measured, err);
+}
+
 static void on_info(void *user, const struct abx_err *failure, const Abx__Ipc__Frame *reply,
                     int *fds, size_t n_fds)
 {
@@ -669,10 +688,10 @@ static const struct driver_ops local_ops = {
     .thaw = local_thaw,
     .stop = local_stop,
     .clone = local_clone,
-    .usage = local_usage,
     .list = local_list,
     .templates = local_templates,
     .audit = local_audit,
+    .measure = local_measure,
     .info = local_info,
     .is_up = local_is_up,
     .free = local_free,

@@ -19,6 +19,7 @@
 
 #include "control/driver.h"
 #include "control/machine.h"
+#include "control/usage_sample.h"
 #include "e2b/ids.h"
 #include "store/store.h"
 
@@ -67,9 +68,9 @@ struct sandbox {
     uint64_t call;           /* number of the call that this state waits for, 0 = none */
     int64_t end_before_ms;   /* pausing: in case it fails */
     enum driver_state there; /* as the driver last said */
-    struct usage_log *usage; /* usage.h; NULL before its first sample */
-    char *answer;            /* body for the creators, made when the row becomes running */
-    char *data;              /* JSON of the `created` event */
+    struct sandbox_usage usage;
+    char *answer; /* body for the creators, made when the row becomes running */
+    char *data;   /* JSON of the `created` event */
     const char *kill_reason;
     int64_t t_begin_ns, t_written_ns, t_started_ns, t_kill_ns;
     int64_t t_state_ns;            /* when it came into its state */

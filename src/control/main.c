@@ -35,7 +35,7 @@ struct options {
         has_egress_fd, has_egress, is_admin;
     pid_t parent; /* who started us */
     uint64_t max_timeout_s, cpu, memory, disk, max_cpu, max_memory, max_disk, max_sandboxes;
-    uint64_t max_key, counters_fd, gateway_counters_fd, n_gateways;
+    uint64_t max_key, metrics_keep_s, counters_fd, gateway_counters_fd, n_gateways;
     bool has_counters, has_gateway_counters;
 };
 
@@ -76,6 +76,7 @@ enum {
     OPT_MAX_DISK,
     OPT_MAX_SANDBOXES,
     OPT_MAX_KEY,
+    OPT_METRICS_KEEP,
     OPT_COUNTERS,
     OPT_GATEWAY_COUNTERS,
     OPT_GATEWAYS,
@@ -108,6 +109,7 @@ static const struct option longopts[] = {
     { "max-disk", required_argument, NULL, OPT_MAX_DISK },
     { "max-sandboxes", required_argument, NULL, OPT_MAX_SANDBOXES },
     { "max-key-connections", required_argument, NULL, OPT_MAX_KEY },
+    { "metrics-keep", required_argument, NULL, OPT_METRICS_KEEP },
     { "counters-fd", required_argument, NULL, OPT_COUNTERS },
     { "gateway-counters-fd", required_argument, NULL, OPT_GATEWAY_COUNTERS },
     { "gateways", required_argument, NULL, OPT_GATEWAYS },
@@ -134,6 +136,7 @@ static const char help[] =
     "  --max-cpu N, --max-memory MB, --max-disk MB   most that can be asked for (8, 8192, 51200)\n"
     "  --max-sandboxes N        at the same time per team (no limit)\n"
     "  --max-key-connections N  requests of one API key at a time (5000)\n"
+    "  --metrics-keep SECONDS   how long what sandboxes used can be asked for (21600)\n"
     "  --counters-fd N          memory to count in\n"
     "  --gateway-counters-fd N --gateways N   the gateways' memory, and how many they are\n"
     "  --admin                  run one operation of the admin socket on the database\n";
@@ -209,6 +212,8 @@ static int parse_option(struct options *o, int c, struct abx_err *err)
         return parse_number(optarg, INT32_MAX, &o->max_sandboxes, err);
     case OPT_MAX_KEY:
         return parse_number(optarg, INT32_MAX, &o->max_key, err);
+    case OPT_METRICS_KEEP:
+        return parse_number(optarg, 86400, &o->metrics_keep_s, err);
     case OPT_COUNTERS:
         o->has_counters = true;
         return parse_number(optarg, INT32_MAX, &o->counters_fd, err);
@@ -435,6 +440,7 @@ static void take_options(struct control *c, const struct options *o)
         },
         .max_sandboxes = (size_t)o->max_sandboxes,
         .max_key_requests = (size_t)o->max_key,
+        .metrics_keep_s = (int64_t)o->metrics_keep_s,
     };
 }
 
@@ -495,6 +501,7 @@ int main(int argc, char **argv)
         .max_memory = 8192,
         .max_disk = 51200,
         .max_key = 5000,
+        .metrics_keep_s = 21600,
     };
     struct abx_err err = { 0 };
     int r;

@@ -4,7 +4,6 @@
 
 #include "base/str.h"
 #include "control/lifecycle_internal.h"
-#include "control/usage.h"
 
 #define BUCKETS_FIRST 1024u
 
@@ -167,7 +166,6 @@ static void on_timer_closed(uv_handle_t *h)
     }
     if (sb->operation)
         operation_free(sb->operation);
-    usage_log_free(sb->usage);
     free(sb->config_text);
     free(sb->answer);
     free(sb->data);

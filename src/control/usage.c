@@ -1,223 +1,213 @@
 /* usage.c - see usage.h. */
 #include "control/usage.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/str.h"
 
-#define ASKED_MAX 8u /* at a time */
-#define GROW 32u
-
-struct usage_log {
-    struct usage_sample *list; /* ring once it is full */
-    size_t n, first, size;
-    uint64_t last_cpu_us;
-    int64_t last_ms;
-};
+#define PRUNE_PER_PASS 500u
+#define SANDBOXES_PER_WRITE 32u /* so many for each sample that a row has */
+#define ROW_MAX (USAGE_KEPT_MAX * 128u)
 
 struct usage {
     uv_timer_t timer;
+    uv_loop_t *loop;
     struct lifecycle *lifecycle;
     struct driver *driver;
-    uint64_t at;       /* number of the last sandbox of this round that was asked for */
-    bool is_under_way; /* a round */
-    bool is_closed, is_timer_closed;
-    unsigned n_asked;
+    struct store *store;
+    int64_t keep_ms;
+    int64_t bucket_s; /* of the pass that is under way */
+    uint64_t passes;
+    bool is_asking;
+    bool is_closing, is_closed;
+    uint32_t machine_cpus, machine_memory_mb; /* where a sandbox has no limit of its own */
 };
 
-/* One question; the sandbox may be gone by its answer. */
-struct question {
-    struct usage *usage;
-    char id[SANDBOX_ID_SIZE];
-};
+/* --- samples ------------------------------------------------------------------------------------ */
 
-/* --- logs ---------------------------------------------------------------------------------------- */
-
-void usage_log_free(struct usage_log *u)
+void usage_flush(struct usage *u, struct sandbox *sb)
 {
-    if (u)
-        free(u->list);
-    free(u);
-}
-
-static struct usage_sample *next_place(struct usage_log *u, struct abx_err *err)
-{
-    if (u->n == USAGE_KEPT) {
-        struct usage_sample *oldest = &u->list[u->first];
-
-        u->first = (u->first + 1) % USAGE_KEPT;
-        return oldest;
-    }
-    if (u->n == u->size) {
-        size_t more = MIN(u->size * 2 + GROW, (size_t)USAGE_KEPT);
-        struct usage_sample *list = reallocarray(u->list, more, sizeof(*list));
-
-        if (!list) {
-            (void)err_oom(err);
-            return NULL;
-        }
-        u->list = list;
-        u->size = more;
-    }
-    return &u->list[u->n++];
-}
-
-static double cpu_pct(const struct usage_log *u, const struct sandbox *sb, uint64_t cpu_us,
-                      int64_t now_ms)
-{
-    uint64_t before = cpu_us < u->last_cpu_us ? 0 : u->last_cpu_us;
-    int64_t since_ms = u->last_ms ? u->last_ms : sb->started_ms;
-    double span_us = (double)MAX(now_ms - since_ms, INT64_C(1)) * 1000.0 *
-                     (double)MAX(sb->cpu_count, UINT32_C(1));
-
-    return MIN((double)(cpu_us - before) * 100.0 / span_us, 100.0);
-}
-
-static uint64_t at_most(uint64_t v, uint32_t mb)
-{
-    uint64_t max = (uint64_t)mb << 20;
-
-    return max > 0 && v > max ? max : v;
-}
-
-int usage_log_add(struct usage_log **log, const struct sandbox *sb, const struct driver_usage *now,
-                  int64_t now_ms, struct abx_err *err)
-{
-    struct usage_log *u = *log ? *log : calloc(1, sizeof(*u));
-    struct usage_sample *s;
-
-    if (!u)
-        return err_oom(err);
-    *log = u;
-    s = next_place(u, err);
-    if (!s)
-        return ABX_RESOURCE_EXHAUSTED;
-    *s = (struct usage_sample){
-        .time_ms = now_ms,
-        .cpu_pct = cpu_pct(u, sb, now->cpu_us, now_ms),
-        .memory_bytes =
-            at_most(now->memory_bytes - MIN(now->cache_bytes, now->memory_bytes), sb->memory_mb),
-        .cache_bytes = at_most(now->cache_bytes, sb->memory_mb),
-        .disk_bytes = at_most(now->disk_bytes, sb->disk_mb),
+    _cleanup_(buf_done) struct buf text = BUF_INIT(ROW_MAX);
+    struct sandbox_usage *s = &sb->usage;
+    struct store_metrics row = {
+        .sandbox_id = sb->id,
+        .team = sb->team,
+        .cpu_count = s->total.cpu_count,
+        .memory_mb = s->total.memory_mb,
+        .disk_mb = s->total.disk_mb,
     };
-    u->last_cpu_us = now->cpu_us;
-    u->last_ms = now_ms;
-    return 0;
+    struct abx_err err;
+    enum buf_status status = BUF_OK;
+
+    if (!u || s->n_kept == 0)
+        return;
+    for (size_t i = 0; i < s->n_kept && status == BUF_OK; i++)
+        status = usage_encode(&text, &s->kept[i]);
+    row.samples = status == BUF_OK ? buf_cstr(&text) : NULL;
+    row.first_ms = s->kept[0].time_s * 1000;
+    row.last_ms = s->kept[s->n_kept - 1].time_s * 1000;
+    /* Tried again with the next sample. */
+    if (!row.samples)
+        return;
+    if (store_metrics_add(u->store, &row, &err) < 0)
+        log_debug("samples wait", "id", sb->id, "why", err.msg, NULL);
+    else
+        s->n_kept = 0;
 }
 
-void usage_log_each(const struct usage_log *u, int64_t start_ms, int64_t end_ms,
-                    void (*each)(void *user, const struct usage_sample *s), void *user)
+static struct usage_total total_of(const struct usage *u, const struct sandbox *sb)
 {
-    for (size_t i = 0; u && i < u->n; i++) {
-        const struct usage_sample *s = &u->list[(u->first + i) % u->n];
+    return (struct usage_total){
+        .cpu_count = sb->cpu_count ? sb->cpu_count : u->machine_cpus,
+        .memory_mb = sb->memory_mb ? sb->memory_mb : u->machine_memory_mb,
+        .disk_mb = sb->disk_mb,
+    };
+}
 
-        if (s->time_ms >= start_ms && s->time_ms <= end_ms)
-            each(user, s);
+static void keep(struct usage *u, struct sandbox *sb, const struct usage_total *total,
+                 const struct usage_sample *sample)
+{
+    struct sandbox_usage *s = &sb->usage;
+    size_t per_row = lifecycle_count(u->lifecycle) / SANDBOXES_PER_WRITE;
+
+    per_row = MAX(MIN(per_row, (size_t)USAGE_KEPT_MAX), (size_t)1);
+    if (memcmp(&s->total, total, sizeof *total) != 0) { /* a row has one size */
+        usage_flush(u, sb);
+        s->n_kept = 0;
+        s->total = *total;
     }
+    if (s->n_kept == USAGE_KEPT_MAX) { /* the store is behind */
+        memmove(s->kept, s->kept + 1, (USAGE_KEPT_MAX - 1) * sizeof s->kept[0]);
+        s->n_kept--;
+    }
+    s->kept[s->n_kept++] = s->last = *sample;
+    /* Not all of them in the same pass. */
+    if ((u->passes + sb->number) % per_row == 0 || s->n_kept == USAGE_KEPT_MAX)
+        usage_flush(u, sb);
 }
 
-const struct usage_sample *usage_log_newest(const struct usage_log *u)
-{
-    return u && u->n > 0 ? &u->list[(u->first + u->n - 1) % u->n] : NULL;
-}
+/* --- passes ------------------------------------------------------------------------------------- */
 
-/* --- asking -------------------------------------------------------------------------------------- */
-
-static void unuse(struct usage *u)
+static void on_timer_closed(uv_handle_t *h)
 {
-    if (u->is_timer_closed && u->n_asked == 0)
+    struct usage *u = container_of((uv_timer_t *)(void *)h, struct usage, timer);
+
+    u->is_closed = true;
+    if (!u->is_asking)
         free(u);
 }
 
-static void go_on(struct usage *u);
+static void on_page(void *user, const struct driver_usage *list, size_t n, bool has_more,
+                    const char *last, const struct abx_err *failure);
 
-static void on_usage(void *user, const struct driver_usage *now, const struct abx_err *failure)
+static void ask(struct usage *u, const char *after)
 {
-    struct question *q = user;
-    struct usage *u = q->usage;
-    struct sandbox *sb = u->is_closed ? NULL : lifecycle_find(u->lifecycle, q->id);
+    struct abx_err err;
 
-    /* One that ends meanwhile has no sample; what the driver lacks is told elsewhere. */
-    if (sb && !failure)
-        (void)usage_log_add(&sb->usage, sb, now, time_wall_ms(), NULL);
-    free(q);
-    u->n_asked--;
-    if (u->is_closed)
-        unuse(u);
-    else
-        go_on(u);
+    u->is_asking = true;
+    if (u->driver->ops->measure(u->driver, after, on_page, u, &err) == 0)
+        return;
+    u->is_asking = false; /* the driver is away, which is told elsewhere */
+    log_debug("sandboxes cannot be measured", "why", err.msg, NULL);
 }
 
-static bool ask(struct usage *u, const struct sandbox *sb)
+static void take_page(struct usage *u, const struct driver_usage *list, size_t n)
 {
-    struct question *q = calloc(1, sizeof(*q));
+    int64_t now = time_wall_ms();
 
-    if (!q)
-        return false;
-    q->usage = u;
-    memcpy(q->id, sb->id, sizeof(q->id));
-    if (u->driver->ops->usage(u->driver, sb->id, on_usage, q, NULL) < 0) {
-        free(q);
-        return false;
+    for (size_t i = 0; i < n; i++) {
+        struct sandbox *sb = lifecycle_find(u->lifecycle, list[i].id);
+        struct usage_sample sample;
+        struct usage_total total;
+
+        if (!sb || !sandbox_is_visible(sb))
+            continue;
+        total = total_of(u, sb);
+        if (usage_take(&sb->usage, &list[i], &total, now, u->bucket_s, &sample))
+            keep(u, sb, &total, &sample);
     }
-    u->n_asked++;
-    return true;
 }
 
-/* The next ones of this round. */
-static void go_on(struct usage *u)
+static void on_page(void *user, const struct driver_usage *list, size_t n, bool has_more,
+                    const char *last, const struct abx_err *failure)
 {
-    struct sandbox *sb = u->is_under_way ? lifecycle_after(u->lifecycle, u->at) : NULL;
+    struct usage *u = user;
 
-    while (sb && u->n_asked < ASKED_MAX) {
-        u->at = sb->number;
-        if (sb->state == SANDBOX_RUNNING && !ask(u, sb))
-            sb = NULL; /* the driver is away: the next round */
-        else
-            sb = lifecycle_next(u->lifecycle, sb);
+    u->is_asking = false;
+    if (u->is_closing) {
+        if (u->is_closed)
+            free(u);
+        return;
     }
-    if (!sb)
-        u->is_under_way = false;
+    if (failure) {
+        log_debug("sandboxes cannot be measured", "why", failure->msg, NULL);
+        return;
+    }
+    take_page(u, list, n);
+    if (has_more && last[0])
+        ask(u, last);
 }
 
-static void on_tick(uv_timer_t *t)
+static void on_time(uv_timer_t *t);
+
+static void arm(struct usage *u)
+{
+    uv_update_time(u->loop); /* the delay counts from now */
+    (void)uv_timer_start(&u->timer, on_time,
+                         (uint64_t)(USAGE_EVERY_MS - time_wall_ms() % USAGE_EVERY_MS), 0);
+}
+
+/* A pass that is not through in its five seconds takes the next ones. */
+static void on_time(uv_timer_t *t)
 {
     struct usage *u = container_of(t, struct usage, timer);
+    int64_t now = time_wall_ms();
+    /* The timer may be a millisecond early. */
+    int64_t bucket_s = (now + USAGE_EVERY_MS / 2) / USAGE_EVERY_MS * (USAGE_EVERY_MS / 1000);
+    struct abx_err err;
 
-    if (u->is_under_way || u->n_asked > 0)
-        return; /* a slow driver has fewer samples, not a longer queue */
-    u->at = 0;
-    u->is_under_way = true;
-    go_on(u);
+    if (store_metrics_prune(u->store, now - u->keep_ms, PRUNE_PER_PASS, &err) < 0)
+        log_debug("old samples stay for now", "why", err.msg, NULL);
+    if (!u->is_asking && bucket_s > u->bucket_s) {
+        u->bucket_s = bucket_s;
+        u->passes++;
+        ask(u, "");
+    } else if (bucket_s < u->bucket_s - 60) {
+        u->bucket_s = bucket_s; /* the clock was set back */
+    }
+    arm(u);
 }
 
-int usage_new(uv_loop_t *loop, struct lifecycle *l, struct driver *d, struct usage **ret,
-              struct abx_err *err)
+int usage_new(uv_loop_t *loop, struct lifecycle *lifecycle, struct driver *driver,
+              struct store *store, int64_t keep_s, struct usage **ret, struct abx_err *err)
 {
-    struct usage *u = calloc(1, sizeof(*u));
+    struct usage *u = calloc(1, sizeof *u);
 
     if (!u)
         return err_oom(err);
-    u->lifecycle = l;
-    u->driver = d;
+    u->loop = loop;
+    u->lifecycle = lifecycle;
+    u->driver = driver;
+    u->store = store;
+    u->keep_ms = keep_s * 1000;
+    u->machine_cpus = MAX(uv_available_parallelism(), 1u);
+    u->machine_memory_mb = (uint32_t)(uv_get_total_memory() >> 20);
     (void)uv_timer_init(loop, &u->timer);
-    (void)uv_timer_start(&u->timer, on_tick, USAGE_EVERY_MS, USAGE_EVERY_MS);
+    arm(u);
     *ret = u;
     return 0;
 }
 
-static void on_closed(uv_handle_t *h)
-{
-    struct usage *u = container_of((uv_timer_t *)(void *)h, struct usage, timer);
-
-    u->is_timer_closed = true;
-    unuse(u);
-}
-
 void usage_close(struct usage *u)
 {
+    struct sandbox *sb = NULL;
+
     if (!u)
         return;
-    u->is_closed = true;
-    uv_close((uv_handle_t *)&u->timer, on_closed);
+    while ((sb = lifecycle_next(u->lifecycle, sb)) != NULL)
+        usage_flush(u, sb);
+    u->is_closing = true;
+    uv_close((uv_handle_t *)&u->timer, on_timer_closed);
 }

@@ -1,5 +1,9 @@
-/* usage.h - what sandboxes use over time: one sample of each that runs every USAGE_EVERY_MS, the newest
- * USAGE_KEPT of them in memory. A service that is started anew begins afresh.
+/* usage.h - measuring all sandboxes every 5 s: what GET /sandboxes/{id}/metrics shows.
+ *
+ * One pass at each multiple of 5 s asks the driver page by page, so a sandbox has its first bucket within 5 s. Samples
+ * are written to the store at once while there are few sandboxes, and up to a minute's together when there are many
+ * (one row per sandbox and minute instead of twelve); a crash of this process loses those. They are dropped
+ * `keep_s` after they were taken, a bounded number each pass.
  */
 #pragma once
 
@@ -7,33 +11,12 @@
 
 #include "control/lifecycle.h"
 
-#define USAGE_EVERY_MS 5000u
-#define USAGE_KEPT 720u /* an hour */
-
-struct usage_sample {
-    int64_t time_ms;
-    double cpu_pct;        /* of all its processors, 0 to 100 */
-    uint64_t memory_bytes; /* without page cache */
-    uint64_t cache_bytes;
-    uint64_t disk_bytes;
-};
-
-/* Of one sandbox; belongs to struct sandbox. */
-struct usage_log;
-void usage_log_free(struct usage_log *u);
-/* Adds what the driver said at `now_ms`. Counters that went back (a start anew) count from zero; nothing
- * is ever negative or over what there is. The log is made when *u is NULL. */
-int usage_log_add(struct usage_log **u, const struct sandbox *sb, const struct driver_usage *now,
-                  int64_t now_ms, struct abx_err *err);
-/* The samples from `start_ms` to `end_ms`, oldest first; calls `each` for them. `u` may be NULL. */
-void usage_log_each(const struct usage_log *u, int64_t start_ms, int64_t end_ms,
-                    void (*each)(void *user, const struct usage_sample *s), void *user);
-/* NULL when there is none. */
-const struct usage_sample *usage_log_newest(const struct usage_log *u);
-
-/* The one that asks. */
 struct usage;
-int usage_new(uv_loop_t *loop, struct lifecycle *l, struct driver *d, struct usage **ret,
-              struct abx_err *err);
-/* Asks no more; the memory goes with its last answer. NULL is fine. */
+
+/* All is borrowed for good. `keep_s` > 0. */
+int usage_new(uv_loop_t *loop, struct lifecycle *lifecycle, struct driver *driver,
+              struct store *store, int64_t keep_s, struct usage **ret, struct abx_err *err);
+/* Writes what is not written yet and frees itself from the loop. NULL is fine. */
 void usage_close(struct usage *u);
+/* Queues what is not written yet of `sb`: before it ends, pauses, or is read. */
+void usage_flush(struct usage *u, struct sandbox *sb);

@@ -93,7 +93,7 @@ bool cgroup_has_process(struct cgroup_tree *t, const char *id, pid_t pid);
 struct cgroup_usage {
     uint64_t cpu_us;
     uint64_t memory_bytes; /* all that counts against the limit, page cache included */
-    uint64_t cache_bytes;  /* of it page cache */
+    uint64_t cache_bytes;  /* of it page cache of files, without tmpfs, which cannot be dropped */
     uint32_t processes;
     uint64_t oom_kills;
 };

@@ -275,7 +275,7 @@ int cgroup_v1_usage(const struct cgroup_v1 *h, const char *id, struct cgroup_usa
                     struct abx_err *err)
 {
     _cleanup_(closep) int fd = cgroup_open_dir(h->sandboxes_fd, id);
-    uint64_t n;
+    uint64_t n, shmem = 0;
     int r = 0;
 
     if (fd < 0)
@@ -284,6 +284,9 @@ int cgroup_v1_usage(const struct cgroup_v1 *h, const char *id, struct cgroup_usa
         r = cgroup_read_u64(fd, "memory.usage_in_bytes", &ret->memory_bytes, err);
         if (r == 0)
             r = cgroup_read_value(fd, "memory.stat", "total_cache", &ret->cache_bytes, err);
+        if (r == 0)
+            r = cgroup_read_value(fd, "memory.stat", "total_shmem", &shmem, err);
+        ret->cache_bytes -= MIN(shmem, ret->cache_bytes);
         if (r == 0)
             r = cgroup_read_value(fd, "user/memory.oom_control", "oom_kill", &ret->oom_kills, err);
     }

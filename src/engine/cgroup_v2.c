@@ -387,12 +387,16 @@ int cgroup_v2_remove(int parent_fd, const char *name, struct abx_err *err)
 
 int cgroup_v2_usage(struct cgroup_tree *t, int fd, struct cgroup_usage *ret, struct abx_err *err)
 {
+    uint64_t shmem = 0;
     int r = cgroup_read_value(fd, "cpu.stat", "usage_usec", &ret->cpu_us, err);
 
     if (r == 0 && (t->v2_controllers & CGROUP_BIT(CGROUP_MEMORY))) {
         r = cgroup_read_u64(fd, "memory.current", &ret->memory_bytes, err);
         if (r == 0)
             r = cgroup_read_value(fd, "memory.stat", "file", &ret->cache_bytes, err);
+        if (r == 0)
+            r = cgroup_read_value(fd, "memory.stat", "shmem", &shmem, err);
+        ret->cache_bytes -= MIN(shmem, ret->cache_bytes);
         if (r == 0)
             r = cgroup_read_value(fd, "memory.events", "oom_kill", &ret->oom_kills, err);
     }

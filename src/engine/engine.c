@@ -273,6 +273,7 @@ static int start_crew(struct engine *e, char *const *argv, struct abx_err *err)
             [WORKER_PREPARE] = 1,
             [WORKER_TRASH] = 1,
             [WORKER_SAVE] = 1,
+            [WORKER_MEASURE] = 1,
         },
         .on_event = sandbox_on_event,
         .on_late = on_late_worker,

@@ -5,7 +5,7 @@
  *     engine.c     start, stop            server.c   requests of control
  *     create.c     create and claim       adopt.c    records at start
  *     lifecycle.c  end                    audit.c    what no one owns
- *     pause.c      freeze, stop, usage
+ *     pause.c      freeze, stop            measure.c  what sandboxes use
  *     slots.c      slots and warm pools
  */
 #pragma once
@@ -194,7 +194,6 @@ void sandbox_freeze(struct engine *e, struct sandbox *sb, bool is_kept, bool is_
 void sandbox_thaw(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq);
 /* Ends the processes of a frozen one and keeps its files. */
 void sandbox_stop(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq);
-void sandbox_usage(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq);
 /* A stopped one, `new_id`, with the files of `sb`. */
 void sandbox_clone(struct engine *e, struct sandbox *sb, const char *new_id, uint64_t conn,
                    uint64_t seq);
@@ -202,6 +201,13 @@ void sandbox_clone(struct engine *e, struct sandbox *sb, const char *new_id, uin
 void sandbox_stopped(struct engine *e, struct sandbox *sb);
 /* Everything that is noted as saved comes into the table, or is found there. */
 int saved_scan(struct engine *e, struct abx_err *err);
+
+/* --- measure.c --- */
+
+/* Both answer (conn, seq). */
+void sandbox_usage(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq);
+/* One page of all, those whose ids come after `after`. */
+void measure_page(struct engine *e, const char *after, uint64_t conn, uint64_t seq);
 
 /* --- adopt.c --- */
 

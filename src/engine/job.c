@@ -6,6 +6,7 @@
 static const char *const class_names[WORKER_CLASSES_] = {
     [WORKER_CREATE] = "create",   [WORKER_REMOVE] = "remove", [WORKER_CONTROL] = "control",
     [WORKER_PREPARE] = "prepare", [WORKER_TRASH] = "trash",   [WORKER_SAVE] = "save",
+    [WORKER_MEASURE] = "measure",
 };
 
 size_t job_size(const struct job *j)
@@ -14,6 +15,8 @@ size_t job_size(const struct job *j)
 
     if (j->kind == JOB_CREATE)
         return head + sizeof j->create;
+    if (j->kind == JOB_MEASURE)
+        return head + sizeof j->measure;
     return j->kind == JOB_AUDIT ? head + sizeof j->audit : head;
 }
 
@@ -24,6 +27,8 @@ size_t job_result_size(const struct job_result *r)
     switch (r->kind) {
     case JOB_AUDIT:
         return head + sizeof r->u.audit;
+    case JOB_MEASURE:
+        return head + sizeof r->u.measured;
     case JOB_CREATE:
     case JOB_PREPARE:
         return head + sizeof r->u.stages;

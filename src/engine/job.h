@@ -16,10 +16,11 @@
 enum worker_class {
     WORKER_CREATE,  /* has a spawner: mounts, clone3 */
     WORKER_REMOVE,  /* kills, removes */
-    WORKER_CONTROL, /* freeze, thaw, resize, usage */
+    WORKER_CONTROL, /* freeze, thaw, resize */
     WORKER_PREPARE, /* slots and uid leases (the only process that has them), audit */
     WORKER_TRASH,   /* empties trash/ */
     WORKER_SAVE,    /* writes the pool to the disk */
+    WORKER_MEASURE, /* what all sandboxes use, behind everything else */
     WORKER_CLASSES_,
 };
 
@@ -37,8 +38,9 @@ enum job_kind {
     JOB_USAGE,
     JOB_AUDIT,
     JOB_TRASH,
-    JOB_SAVE,  /* the pool, to the disk */
-    JOB_CLONE, /* record.name's upper as that of target.name, which is saved then */
+    JOB_SAVE,    /* the pool, to the disk */
+    JOB_CLONE,   /* record.name's upper as that of target.name, which is saved then */
+    JOB_MEASURE, /* in: names; out: what each uses */
 };
 
 /* Descriptors of a slot, in this order: what it is started with, and behind it those of its steering, if this
@@ -50,6 +52,7 @@ enum { SLOT_USERNS, SLOT_NETNS, SLOT_ENVD, SLOT_CONTROL, SLOT_FDS };
 #define JOB_STAGES_MAX 24
 #define JOB_FINDINGS_MAX 200
 #define JOB_HOLDERS_MAX 256
+#define JOB_MEASURE_MAX 64
 
 struct job_create {
     bool must_resize; /* the slot was made with other limits */
@@ -63,6 +66,20 @@ struct job_create {
 struct job_audit {
     uint32_t n;
     pid_t holders[JOB_HOLDERS_MAX];
+};
+
+struct job_measure {
+    uint32_t n;
+    char names[JOB_MEASURE_MAX][RECORD_NAME_SIZE];
+};
+
+/* What one sandbox uses; `is_there` false: it has ended meanwhile. */
+struct job_usage {
+    bool is_there;
+    bool has_disk;
+    uint32_t processes;
+    uint64_t at_us; /* CLOCK_MONOTONIC */
+    uint64_t cpu_us, memory_bytes, cache_bytes, disk_bytes;
 };
 
 struct job {
@@ -81,8 +98,9 @@ struct job {
     char target[RECORD_NAME_SIZE]; /* JOB_CLONE */
     char target_id[RECORD_ID_SIZE];
     union {
-        struct job_create create; /* JOB_CREATE only, not sent otherwise */
-        struct job_audit audit;   /* JOB_AUDIT only */
+        struct job_create create;   /* JOB_CREATE only, not sent otherwise */
+        struct job_audit audit;     /* JOB_AUDIT only */
+        struct job_measure measure; /* JOB_MEASURE only */
     };
 };
 
@@ -117,15 +135,16 @@ struct job_result {
     bool is_cut_off;     /* set by the crew: the worker was lost while it had the job */
     bool has_upper_left; /* JOB_REMOVE: the upper could not be moved to the trash */
     union {
-        int mount_path;        /* JOB_READY of a create worker */
-        char no_steering[160]; /* JOB_PREPARE: why the slot has none; empty: it has */
-        int status;            /* JOB_EXIT: as from waitpid */
-        uint64_t oom_kills;    /* JOB_OOM */
-        uint32_t us;           /* JOB_FREEZE, JOB_THAW; JOB_CLONE: frozen for so long */
+        int mount_path;         /* JOB_READY of a create worker */
+        char no_steering[160];  /* JOB_PREPARE: why the slot has none; empty: it has */
+        int status;             /* JOB_EXIT: as from waitpid */
+        uint64_t oom_kills;     /* JOB_OOM */
+        uint32_t us;            /* JOB_FREEZE, JOB_THAW; JOB_CLONE: frozen for so long */
+        struct job_usage usage; /* JOB_USAGE */
         struct {
-            uint64_t cpu_us, memory_bytes, cache_bytes, disk_bytes;
-            uint32_t processes;
-        } usage;
+            uint32_t n; /* as asked for, in that order */
+            struct job_usage list[JOB_MEASURE_MAX];
+        } measured;
         struct {
             uint32_t n;
             struct job_stage list[JOB_STAGES_MAX];

@@ -1,5 +1,5 @@
-/* pause.c - freeze and thaw in place, stopped sandboxes of which the files are kept, usage. See engine.h
- * and saved.h.
+/* pause.c - freeze and thaw in place, stopped sandboxes of which the files are kept. See engine.h and
+ * saved.h.
  *
  * A pause freezes first, whatever is kept. Frozen and noted as saved, a sandbox cannot be lost any more:
  * when its processes are killed, or the machine starts anew, it is a stopped one.
@@ -33,8 +33,8 @@ static int request_submit(struct request *q, struct sandbox *sb, enum worker_cla
     j.record = sb->record;
     j.keeps_upper = q->is_kept;
     r = crew_submit(q->engine->crew, class, &j, NULL, 0, done, q, err);
-    /* Neither reading nor writing the whole pool, which takes as long as it takes, holds up a kill. */
-    if (r == 0 && kind != JOB_USAGE && kind != JOB_SAVE) {
+    /* Writing the whole pool, which takes as long as it takes, does not hold up a kill. */
+    if (r == 0 && kind != JOB_SAVE) {
         q->sb = sb;
         sb->is_busy = true;
     }
@@ -325,47 +325,4 @@ int saved_scan(struct engine *e, struct abx_err *err)
     struct scan s = { e, err };
 
     return saved_each(e->pool, scan_one, &s, err);
-}
-
-/* --- usage --------------------------------------------------------------------------------------- */
-
-static void on_usage(void *user, const struct job_result *r, int *fds, size_t n_fds)
-{
-    struct request *q = user;
-    struct engine *e = q->engine;
-    Abx__Ipc__Frame f = ABX__IPC__FRAME__INIT;
-    Abx__Ipc__UsageReply body = ABX__IPC__USAGE_REPLY__INIT;
-
-    (void)fds;
-    (void)n_fds;
-    body.cpu_us = r->u.usage.cpu_us;
-    body.memory_bytes = r->u.usage.memory_bytes;
-    body.cache_bytes = r->u.usage.cache_bytes;
-    body.disk_bytes = r->u.usage.disk_bytes;
-    body.processes = r->u.usage.processes;
-    f.body_case = ABX__IPC__FRAME__BODY_USAGE_REPLY;
-    f.usage_reply = &body;
-    if (r->err.code)
-        server_reply_error(e, q->conn, q->seq, &r->err);
-    else
-        server_reply(e, q->conn, q->seq, &f);
-    free(q);
-    engine_stop_if_idle(e);
-}
-
-void sandbox_usage(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq)
-{
-    struct abx_err err;
-    struct request *q = request_new(e, conn, seq, &err);
-    int r = q ? 0 : err.code;
-
-    if (r == 0 && sb->state != SANDBOX_RUNNING && sb->state != SANDBOX_FROZEN)
-        r = err_set(&err, ABX_FAILED_PRECONDITION, "sandbox '%s' is starting, stopped or ending",
-                    sb->record.sandbox_id);
-    if (r == 0)
-        r = request_submit(q, sb, WORKER_CONTROL, JOB_USAGE, on_usage, &err);
-    if (r == 0)
-        return;
-    free(q);
-    server_reply_error(e, conn, seq, &err);
 }

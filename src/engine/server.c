@@ -409,6 +409,9 @@ static int take_request(struct client *k, const Abx__Ipc__Frame *f, struct abx_e
     case ABX__IPC__FRAME__BODY_CLONE:
     case ABX__IPC__FRAME__BODY_USAGE:
         return take_for_sandbox(k, f, err);
+    case ABX__IPC__FRAME__BODY_MEASURE:
+        measure_page(k->engine, f->measure->after, k->id, f->seq);
+        return 0;
     case ABX__IPC__FRAME__BODY_AUDIT:
         audit_begin(k->engine, f->audit->repair, k->id, f->seq);
         return 0;

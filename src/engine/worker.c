@@ -24,6 +24,7 @@
 #define FREEZE_TIMEOUT_MS 5000
 #define TEMPLATES_BYTES 4096
 #define KEEP_MAX 16
+#define MEASURE_NICE 10 /* creates come first */
 
 static int child_event = -EBADF; /* written by the handler of SIGCHLD */
 
@@ -131,24 +132,32 @@ int worker_resize(struct worker *w, const struct record *record, struct abx_err 
     return disk_upper_set_limit(w->pool, record->name, (uint64_t)record->limits.disk_mb << 20, err);
 }
 
-static int run_usage(struct worker *w, const struct job *j, struct job_result *ret)
+/* Without what its files take when the pool does not say: that is no reason to know nothing. */
+static int measure(struct worker *w, const char *name, struct job_usage *ret, struct abx_err *err)
 {
     struct cgroup_usage u;
-    uint64_t disk = 0;
-    int r = cgroup_usage_read(w->cgroups, j->record.name, &u, &ret->err);
+    int r = cgroup_usage_read(w->cgroups, name, &u, err);
 
     if (r < 0)
         return r;
-    if (disk_pool_is_limited(w->pool)) {
-        r = disk_upper_usage(w->pool, j->record.name, &disk, &ret->err);
-        if (r < 0)
-            return r;
-    }
-    ret->u.usage.cpu_us = u.cpu_us;
-    ret->u.usage.memory_bytes = u.memory_bytes;
-    ret->u.usage.cache_bytes = u.cache_bytes;
-    ret->u.usage.processes = u.processes;
-    ret->u.usage.disk_bytes = disk;
+    *ret = (struct job_usage){
+        .is_there = true,
+        .processes = u.processes,
+        .at_us = (uint64_t)(time_mono_ns() / 1000),
+        .cpu_us = u.cpu_us,
+        .memory_bytes = u.memory_bytes,
+        .cache_bytes = u.cache_bytes,
+    };
+    ret->has_disk = disk_pool_is_limited(w->pool) &&
+                    disk_upper_usage(w->pool, name, &ret->disk_bytes, NULL) == 0;
+    return 0;
+}
+
+static int run_measure(struct worker *w, const struct job *j, struct job_result *ret)
+{
+    ret->u.measured.n = MIN(j->measure.n, (uint32_t)JOB_MEASURE_MAX);
+    for (uint32_t i = 0; i < ret->u.measured.n; i++)
+        (void)measure(w, j->measure.names[i], &ret->u.measured.list[i], NULL);
     return 0;
 }
 
@@ -260,7 +269,9 @@ static int run_by_kind(struct worker *w, const struct job *j, int *fds, size_t n
     case JOB_RESIZE:
         return worker_resize(w, &j->record, &ret->err);
     case JOB_USAGE:
-        return run_usage(w, j, ret);
+        return measure(w, j->record.name, &ret->u.usage, &ret->err);
+    case JOB_MEASURE:
+        return run_measure(w, j, ret);
     case JOB_AUDIT:
         return job_audit_run(w, j, ret);
     case JOB_TRASH:
@@ -467,6 +478,8 @@ int worker_main(const struct options *o)
     struct job_result ready = { .magic = JOB_MAGIC, .kind = JOB_READY };
 
     w.o = o;
+    if (o->worker == WORKER_MEASURE)
+        (void)setpriority(PRIO_PROCESS, 0, MEASURE_NICE);
     (void)prctl(PR_SET_NAME, "abx-engine-work");
     if (prctl(PR_SET_DUMPABLE, 0) < 0)
         (void)err_sys(&ready.err, errno, "dumpable");

@@ -105,6 +105,7 @@ bool ipc_body_is_reply(Abx__Ipc__Frame__BodyCase body)
     case ABX__IPC__FRAME__BODY_STOP_REPLY:
     case ABX__IPC__FRAME__BODY_CLONE_REPLY:
     case ABX__IPC__FRAME__BODY_USAGE_REPLY:
+    case ABX__IPC__FRAME__BODY_MEASURE_REPLY:
     case ABX__IPC__FRAME__BODY_AUDIT_REPLY:
     case ABX__IPC__FRAME__BODY_ENGINE_INFO_REPLY:
     case ABX__IPC__FRAME__BODY_SOCKET_REPLY:

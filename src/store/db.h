@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/macro.h"
 
-#define DB_STATEMENTS_MAX 40
+#define DB_STATEMENTS_MAX 48
 
 struct db {
     sqlite3 *h;

@@ -33,10 +33,15 @@ struct op {
     struct store_event_filter filter;
     struct store_event *events; /* what was read; freed with the op */
     size_t n_events;
+    struct store_metrics metrics;
+    struct store_metrics_filter metrics_filter;
+    struct store_metrics *metrics_rows; /* what was read; freed with the op */
+    size_t n_metrics_rows;
 
     store_done_fn done;
     store_created_fn created;
     store_events_fn listed;
+    store_metrics_fn measured;
     void *user;
 };
 

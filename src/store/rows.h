@@ -19,6 +19,9 @@ enum {
     SQL_EVENT,
     SQL_EVENTS, /* four: all or one sandbox, descending or ascending */
     SQL_EVENTS_LAST_ = SQL_EVENTS + 3,
+    SQL_METRICS_INSERT,
+    SQL_METRICS_READ,
+    SQL_METRICS_PRUNE,
     SQL_PRUNE_KEYS,
     SQL_PRUNE_EVENTS,
     SQL_KEY_INSERT,

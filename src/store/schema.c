@@ -50,6 +50,12 @@ static const char *const steps_sql[] = {
     /* 1 -> 2. Paused sandboxes; the environment is needed again when one starts anew from its files. */
     "ALTER TABLE sandboxes ADD COLUMN pause_mode TEXT NOT NULL DEFAULT '';"
     "ALTER TABLE sandboxes ADD COLUMN envs TEXT NOT NULL DEFAULT '';",
+    /* 2 -> 3. What sandboxes used. One row has several samples, of the same sizes: see store.h. */
+    "CREATE TABLE metrics ("
+    " sandbox_id TEXT NOT NULL, first_ms BIGINT NOT NULL, last_ms BIGINT NOT NULL,"
+    " team_id TEXT NOT NULL, cpu_count BIGINT NOT NULL, memory_mb BIGINT NOT NULL,"
+    " disk_mb BIGINT NOT NULL, samples TEXT NOT NULL, PRIMARY KEY (sandbox_id, first_ms));"
+    "CREATE INDEX metrics_last ON metrics (last_ms);",
 };
 
 const struct schema_steps schema_steps = { steps_sql, ARRAY_SIZE(steps_sql) };

@@ -144,6 +144,34 @@ int store_events(struct store *s, const struct store_event_filter *filter, store
 int store_prune(struct store *s, int64_t keys_before_ms, int64_t events_before_ms,
                 store_done_fn done, void *user, struct abx_err *err);
 
+/* --- metrics ----------------------------------------------------------------------------------- */
+
+/* Samples of one sandbox, at least one, oldest first. `samples` is text that the caller makes and reads. */
+struct store_metrics {
+    const char *sandbox_id;
+    const char *team;
+    int64_t first_ms, last_ms; /* times of the first and the last sample */
+    uint32_t cpu_count;        /* sizes of the sandbox meanwhile */
+    uint32_t memory_mb;
+    uint32_t disk_mb;
+    const char *samples;
+};
+struct store_metrics_filter {
+    const char *team;
+    const char *sandbox_id;
+    int64_t from_ms, to_ms; /* rows with samples in between, ends included */
+};
+#define STORE_METRICS_MAX 20000u /* rows of one answer, the newest */
+typedef void (*store_metrics_fn)(void *user, const struct store_metrics *rows, size_t n,
+                                 const struct abx_err *failure);
+/* Completes without a call. Refused when the queue is full. */
+int store_metrics_add(struct store *s, const struct store_metrics *row, struct abx_err *err);
+/* Oldest first; sees every write that was queued before. */
+int store_metrics_read(struct store *s, const struct store_metrics_filter *filter,
+                       store_metrics_fn done, void *user, struct abx_err *err);
+/* Drops up to `max` of the rows whose last sample is older, the oldest first. */
+int store_metrics_prune(struct store *s, int64_t before_ms, uint32_t max, struct abx_err *err);
+
 /* --- keys -------------------------------------------------------------------------------------- */
 
 struct store_key {

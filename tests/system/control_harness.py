@@ -17,6 +17,7 @@ from pathlib import Path
 ERROR, HELLO, HELLO_REPLY = 10, 11, 12
 CREATE, CREATE_REPLY, KILL, KILL_REPLY, LIST, LIST_REPLY = 20, 21, 22, 23, 24, 25
 TEMPLATES, TEMPLATES_REPLY, AUDIT, AUDIT_REPLY, DIED = 26, 27, 32, 33, 40
+MEASURE, MEASURE_REPLY = 41, 42
 ENTRY, REMOVE, REMOVE_DONE, TABLE_SYNCED, LOOKUP, LOOKUP_REPLY = 60, 61, 62, 63, 64, 65
 ADMIN, ADMIN_REPLY = 70, 71
 RUNNING = 2
@@ -200,6 +201,8 @@ class Engine:
             return TEMPLATES_REPLY, {1: rows}
         if message.kind == AUDIT:
             return AUDIT_REPLY, {1: ["a finding"], 2: 0}
+        if message.kind == MEASURE:
+            return MEASURE_REPLY, {}
         return ERROR, {1: 12, 3: "unknown"}
 
     def die(self, sandbox, reason="exit"):

@@ -552,6 +552,85 @@ static void events_are_read_in_order_and_in_pages(void **state)
     assert_int_equal(read_events("other", "", 0, 4, false).n, 0);
 }
 
+struct metered {
+    int calls;
+    size_t n;
+    int64_t first, last;
+    char samples[32];
+    uint32_t memory_mb;
+};
+
+static void on_metrics(void *user, const struct store_metrics *rows, size_t n,
+                       const struct abx_err *failure)
+{
+    struct metered *m = user;
+
+    assert_null(failure);
+    m->calls++;
+    m->n = n;
+    if (n == 0)
+        return;
+    m->first = rows[0].first_ms;
+    m->last = rows[n - 1].last_ms;
+    m->memory_mb = rows[n - 1].memory_mb;
+    (void)snprintf(m->samples, sizeof m->samples, "%s", rows[0].samples);
+}
+
+static struct metered read_metrics(const char *team, const char *id, int64_t from, int64_t to)
+{
+    const struct store_metrics_filter f = { team, id, from, to };
+    struct metered m = { 0 };
+    struct abx_err err = { 0 };
+
+    assert_int_equal(store_metrics_read(store, &f, on_metrics, &m, &err), 0);
+    while (m.calls == 0)
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    return m;
+}
+
+static void metrics_are_read_in_order_and_pruned_oldest_first(void **state)
+{
+    struct metered m;
+    struct abx_err err = { 0 };
+    char text[16];
+
+    (void)state;
+    /* Over several sizes of the answer's memory. */
+    for (int i = 0; i < 300; i++) {
+        (void)snprintf(text, sizeof text, "s%d", i);
+        assert_int_equal(store_metrics_add(store,
+                                           &(struct store_metrics){ "i1", "t1", i * 10, i * 10 + 5,
+                                                                    1, 512, 0, text },
+                                           &err),
+                         0);
+    }
+    assert_int_equal(
+        store_metrics_add(store, &(struct store_metrics){ "i2", "t2", 7, 7, 1, 256, 0, "other" },
+                          &err),
+        0);
+    m = read_metrics("t1", "i1", 0, INT64_MAX);
+    assert_int_equal(m.n, 300);
+    assert_int_equal(m.first, 0);
+    assert_int_equal(m.last, 2995);
+    assert_string_equal(m.samples, "s0");
+    assert_int_equal(m.memory_mb, 512);
+    m = read_metrics("t1", "i1", 5, 10); /* ends count */
+    assert_int_equal(m.n, 2);
+    assert_int_equal(read_metrics("t1", "i1", 6, 9).n, 0);
+    assert_int_equal(read_metrics("t1", "i2", 0, INT64_MAX).n, 0);
+    assert_int_equal(read_metrics("t2", "i2", 0, INT64_MAX).n, 1);
+
+    assert_int_equal(store_metrics_prune(store, 2000, 100, &err), 0);
+    m = read_metrics("t1", "i1", 0, INT64_MAX);
+    assert_int_equal(m.n, 201); /* 99 of them and the one of the other */
+    assert_int_equal(m.first, 990);
+    assert_int_equal(store_metrics_prune(store, 2000, 1000, &err), 0);
+    m = read_metrics("t1", "i1", 0, INT64_MAX);
+    assert_int_equal(m.first, 2000);
+    reopen();
+    assert_int_equal(read_metrics("t1", "i1", 0, INT64_MAX).n, 100);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -567,6 +646,7 @@ int main(void)
         TEST(closing_finishes_what_is_queued),
         TEST(old_keys_and_events_are_pruned),
         TEST(events_are_read_in_order_and_in_pages),
+        TEST(metrics_are_read_in_order_and_pruned_oldest_first),
         TEST(keys_are_kept_with_their_times),
         TEST(a_tag_moves_to_the_newest_build),
         TEST(values_and_teams_are_made_once),
