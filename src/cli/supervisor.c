@@ -724,6 +724,8 @@ int supervisor_run(const struct supervisor_opts *opts, struct abx_err *err)
                              .proxy_fd = -EBADF };
     r = set_up(&s, err);
     if (r < 0) {
+        if (s.run_dir[0])
+            remove_run_dir(&s);
         supervisor_done(&s);
         return r;
     }

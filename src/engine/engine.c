@@ -70,10 +70,27 @@ void engine_stop_if_idle(struct engine *e)
         uv_stop(&e->loop);
 }
 
+static void note_kept(void *user, struct sandbox *sb)
+{
+    bool *is_kept = user;
+
+    *is_kept |= sb->record.sandbox_id[0] != '\0' && sb->state != SANDBOX_STOPPED;
+}
+
+/* Is there what a stop is to keep? Stock alone is not worth staying mounted for. */
+static bool has_kept(const struct engine *e)
+{
+    bool is_kept = e->creating > 0;
+
+    table_each(e->table, note_kept, &is_kept);
+    return is_kept;
+}
+
 static void stop(struct engine *e, bool kills)
 {
     struct abx_err err;
 
+    kills = kills || (!e->is_stopping && !has_kept(e));
     if (e->is_stopping && (!kills || e->stop_kills)) {
         uv_stop(&e->loop); /* asked a second time: now */
         return;

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import processes
 import pytest
+from limits import own_groups
 from service import Service
 
 
@@ -255,6 +256,38 @@ def test_template_list_has_the_ids_that_clients_see(service, build_dir):
         assert fresh.returncode == 0 and {t["id"] for t in json.loads(fresh.stdout)} == {None}, fresh
     finally:
         shutil.rmtree(other)
+
+
+def left_of(service):
+    """What the machine has of a service that is over: its run folder, its cgroups, its mount."""
+    instance = service.instance()
+    mounts = Path("/proc/self/mountinfo").read_text()
+    return [
+        *map(str, Path("/run/abx").glob(instance)),
+        *own_groups(instance),
+        *(line for line in mounts.splitlines() if str(service.data_dir) in line),
+    ]
+
+
+def test_a_stop_that_keeps_nothing_leaves_nothing(build_dir, base_template):
+    """Prepared slots are stock; what is left of a start that failed is of no use to anyone."""
+    with Service(build_dir) as service:
+        assert service.kill(service.create()["sandboxID"]) == 204
+        service.stop(signal.SIGTERM)
+        assert left_of(service) == []
+        paused = service.start().create(timeout=600)["sandboxID"]
+        assert service.request("POST", f"/sandboxes/{paused}/pause", {"memory": False})[0] == 204
+        service.stop(signal.SIGTERM)
+        assert left_of(service) == []
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port, service.port = service.port, taken.getsockname()[1]
+            with pytest.raises(RuntimeError, match="is taken by process"):
+                service.start()
+            assert left_of(service) == []
+        service.port = port
+        assert service.start().request("POST", f"/sandboxes/{paused}/resume", {})[0] == 201
 
 
 def test_sigterm_keeps_and_sigint_kills(build_dir, base_template):
