@@ -103,6 +103,22 @@ def test_network_after_a_pause(service):
     assert service.audit() == []
 
 
+def test_egress_that_hangs_keeps_no_call_waiting(service):
+    """New rules hold as soon as it goes on; a kill is through."""
+    with Box(service) as box, Box(service) as other:
+        assert box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}"
+        (pid,) = service.roles()["abx-egress"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            assert box.put_network({"denyOut": [WEB]})[0] == 204
+            assert service.kill(other.id) == 204
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        until(lambda: box.dial(f"{WEB}=7")[f"{WEB}=7"] == RESET, 30)
+        assert box.dial(f"{OTHER}=7")[f"{OTHER}=7"] == f"this is {OTHER}"
+        until(lambda: service.audit() == [], 60)
+
+
 def test_bad_rules_change_nothing(service, box):
     bad = [
         ({"denyOut": ["example.org"]}, "invalid denied CIDR example.org"),
