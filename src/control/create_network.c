@@ -340,6 +340,22 @@ static int check_proxy_word(const json_t *proxy, const char *name, struct abx_er
     return 0;
 }
 
+/* A name, an IPv4 address, or one of IPv6 in brackets. */
+static bool is_proxy_host(const char *host)
+{
+    size_t n = strlen(host);
+    char address[64];
+    int bits;
+
+    if (host[0] != '[')
+        return !strchr(host, ':') && host[0] != '*' && (is_domain(host) || is_address(host, &bits));
+    if (n < 3 || n - 2 >= sizeof address || host[n - 1] != ']')
+        return false;
+    memcpy(address, host + 1, n - 2);
+    address[n - 2] = '\0';
+    return strchr(address, ':') && is_address(address, &bits);
+}
+
 /* SOCKS5 at HOST:PORT. */
 static int check_proxy(const json_t *proxy, struct abx_err *err)
 {
@@ -348,15 +364,17 @@ static int check_proxy(const json_t *proxy, struct abx_err *err)
     const json_t *tls = json_object_get(proxy, "tls");
     char host[256];
     uint64_t port;
-    int r, bits;
+    int r;
 
     if (!colon || (size_t)(colon - address) >= sizeof host ||
         !str_parse_u64(slice_str(colon + 1), UINT16_MAX, &port) || port == 0)
         return err_set(err, ABX_INVALID_ARGUMENT, PROXY_WRONG "'address' has to be HOST:PORT");
     memcpy(host, address, (size_t)(colon - address));
     host[colon - address] = '\0';
-    if (host[0] == '*' || (!is_domain(host) && !is_address(host, &bits)))
-        return err_set(err, ABX_INVALID_ARGUMENT, PROXY_WRONG "'%.64s' is no host", host);
+    if (!is_proxy_host(host))
+        return err_set(err, ABX_INVALID_ARGUMENT,
+                       PROXY_WRONG "'%.64s' is no host (IPv6 addresses are written in brackets)",
+                       host);
     r = check_proxy_word(proxy, "username", err);
     if (r == 0)
         r = check_proxy_word(proxy, "password", err);

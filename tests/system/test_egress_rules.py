@@ -215,6 +215,7 @@ def test_proxy_that_does_not_help(service, proxies):
         for proxy, words in (
             ({"address": "nowhere"}, "HOST:PORT"),
             ({"address": "a b:1"}, "no host"),
+            ({"address": "2a0f::1:1080"}, "brackets"),
             ({"address": "a.example:1", "username": 1}, "username"),
             ({}, "address"),
         ):

@@ -96,6 +96,10 @@ static const struct {
       "mask request host '\xc3\xbc.test' is not ASCII." },
     { "\"network\":{\"egressProxy\":{\"address\":\"x\"}}", ABX_INVALID_ARGUMENT,
       "Invalid egress proxy config: 'address' has to be HOST:PORT" },
+    { "\"network\":{\"egressProxy\":{\"address\":\"2a0f::1:1080\"}}", ABX_INVALID_ARGUMENT,
+      "'2a0f::1' is no host" },
+    { "\"network\":{\"egressProxy\":{\"address\":\"[1.2.3.4]:1080\"}}", ABX_INVALID_ARGUMENT,
+      "'[1.2.3.4]' is no host" },
     { "\"network\":{\"egressProxy\":{\"address\":\"x.test:1\",\"tls\":{\"enabled\":true}}}",
       ABX_UNIMPLEMENTED, "egressProxy.tls is not available" },
     { "\"network\":{\"httpsPorts\":[443,49983]}", ABX_INVALID_ARGUMENT,
@@ -209,6 +213,8 @@ static void good_ones_are_taken(void **state)
 
         "\"network\":{\"httpsPorts\":null,\"egressProxy\":null,\"rules\":{\"x.test\":[{},"
         "{\"transform\":null},{\"transform\":{\"headers\":null}}]}}",
+        "\"network\":{\"egressProxy\":{\"address\":\"[2a0f::1]:1080\"}}",
+        "\"network\":{\"egressProxy\":{\"address\":\"1.2.3.4:1080\"}}",
         "\"mcp\":{},\"secure\":null,\"cpuCount\":1,\"memoryMB\":16,\"diskSizeMB\":16",
         "\"timeout\":86400,\"cpuCount\":8,\"memoryMB\":4096,\"diskSizeMB\":20480",
     };
