@@ -71,6 +71,7 @@ enum abx_reason {
 };
 
 #define ABX_ERROR_MESSAGE_SIZE 512
+#define ABX_ERROR_WORD_SIZE 64
 
 /* Filled by failing functions; {0} to begin with. */
 struct abx_error {
@@ -79,6 +80,9 @@ struct abx_error {
     int http_status;                      /* of the answer that said so, 0 = there was none */
     int sys;                              /* errno of the failed system call, 0 = none */
     char message[ABX_ERROR_MESSAGE_SIZE]; /* UTF-8; names host and phase, or field and limit */
+    /* The server's own word for it, for programs: `error_code` of the control plane (e2b.md 1.1), `code` of an agent
+     * server ("path_denied"). Letters, digits and "._:-"; "" = none, or longer or with other characters. */
+    char error_code[ABX_ERROR_WORD_SIZE];
 };
 
 /* Connect's name of a code ("not_found"); "unknown" for anything else, "ok" for 0. Static. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Makes the exception of an error: f(code, reason, http_status, message). Set by agent_sandbox._errors. */
+/* Makes the exception of an error: f(code, reason, http_status, message, error_code). Set by agent_sandbox._errors. */
 static PyObject *error_maker;
 
 PyObject *raise_error(const struct abx_error *err)
@@ -18,8 +18,9 @@ PyObject *raise_error(const struct abx_error *err)
         PyErr_Format(PyExc_RuntimeError, "%s (%d)", err->message, err->code);
         return NULL;
     }
-    exception = PyObject_CallFunction(error_maker, "iiiN", err->code, err->reason, err->http_status,
-                                      text_or_none(err->message));
+    exception =
+        PyObject_CallFunction(error_maker, "iiiNs", err->code, err->reason, err->http_status,
+                              text_or_none(err->message), err->error_code);
     if (exception)
         PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
     Py_XDECREF(exception);
@@ -79,7 +80,7 @@ static PyObject *error_name(PyObject *module, PyObject *code)
 static PyMethodDef module_methods[] = {
     { "error_name", error_name, METH_O, "Connect's name of a code." },
     { "set_error_maker", set_error_maker, METH_O,
-      "Function that makes the exception of (code, reason, http_status, message)." },
+      "Function that makes the exception of (code, reason, http_status, message, error_code)." },
     { "signature", signature, METH_VARARGS,
       "(signature, expiration) of path, operation, user, token, seconds (-1 = never)." },
     { NULL, NULL, 0, NULL },

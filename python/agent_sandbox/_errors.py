@@ -41,13 +41,14 @@ _HINTS: dict[int, str] = {
 }
 
 
-def make(code: int, reason: int, http_status: int, message: str) -> Exception:
+def make(code: int, reason: int, http_status: int, message: str, error_code: str) -> Exception:
     """The exception for an error of libabx: by its reason, else by its code."""
     cls = _BY_REASON.get(reason) or _BY_CODE.get(code) or e.SandboxException
     hint = _HINTS.get(reason)
     error = cls(f"{message}; {hint}" if hint else message)
     error.code = _native.error_name(code)  # type: ignore[attr-defined]
     error.http_status = http_status  # type: ignore[attr-defined]
+    error.error_code = error_code  # type: ignore[attr-defined]
     return error
 
 

@@ -2,8 +2,8 @@
 
 Errors of sandboxes derive from `SandboxException`. Three families stand beside it: `AuthenticationException`
 (no valid key), `BuildException` (building a template) and `VolumeException`. Exceptions that a server or the
-transport caused have `code` (name of the Connect code, such as "not_found") and `http_status` (0 when no answer
-said so) besides their message.
+transport caused have `code` (name of the Connect code, such as "not_found"), `http_status` (0 when no answer
+said so) and `error_code` (the control plane's own word for it, often none: "") besides their message.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class _Cause:
 
     code: str = "unknown"
     http_status: int = 0
+    error_code: str = ""
 
 
 class SandboxException(_Cause, Exception):

@@ -152,11 +152,11 @@ static struct slice answer_text(const struct control *c)
     return s;
 }
 
-/* The error of an answer that is none of 2xx; `*ret_is_said`: the control plane itself says so (or nothing at all). */
-static int error_of(const struct control *c, bool *ret_is_said, struct abx_err *err)
+/* The error of an answer that is none of 2xx; `*ret_doc`: its JSON, NULL to begin with; `*ret_is_said`: the control plane itself says so (or nothing at all). */
+static int error_of(const struct control *c, json_t **ret_doc, bool *ret_is_said,
+                    struct abx_err *err)
 {
     struct slice body = answer_text(c);
-    _cleanup_(json_unrefp) json_t *doc = NULL;
     int code;
 
     *ret_is_said = body.n == 0;
@@ -165,7 +165,7 @@ static int error_of(const struct control *c, bool *ret_is_said, struct abx_err *
                           "%s: HTTP status %d: the server is elsewhere (%.200s); redirects are not "
                           "followed: change the base URL",
                           c->what, c->status, c->location ? c->location : "it does not say where");
-    if (body.n > 0 && jsondoc_parse(body, &doc, NULL) == 0 && json_is_object(doc))
+    if (body.n > 0 && jsondoc_parse(body, ret_doc, NULL) == 0 && json_is_object(*ret_doc))
         *ret_is_said = true;
     else if (body.n > 0 && body.p[0] == '<')
         body.n = 0; /* a page for people */
@@ -178,10 +178,11 @@ static int error_of(const struct control *c, bool *ret_is_said, struct abx_err *
 static void answer_is_error(abx_call *call)
 {
     const struct control *c = call->state;
+    _cleanup_(json_unrefp) json_t *doc = NULL;
     struct abx_err err = { 0 };
     bool is_said;
 
-    (void)error_of(c, &is_said, &err);
+    (void)error_of(c, &doc, &is_said, &err);
     if (is_said && c->status == c->spec.false_status) {
         call->bool_result = 0;
         call_finish(call, ABX_RESULT_BOOL);
@@ -189,7 +190,11 @@ static void answer_is_error(abx_call *call)
     }
     if (c->status == 404 && is_said)
         err.reason = c->spec.not_found;
-    control_fail(call, &err, c->status);
+    if (c->verdict.code != 0)
+        control_fail(call, &err, c->status);
+    else
+        call_fail_said(call, &err, c->status,
+                       json_string_value(json_object_get(doc, "error_code")));
 }
 
 /* 0, CONTROL_CONTINUES or a code. */

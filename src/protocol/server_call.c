@@ -108,7 +108,8 @@ static void on_done(void *user, const struct abx_err *err)
     c->x = NULL;
     if (c->status != 0 && c->status / 100 != 2) {
         (void)server_error_from_answer(c->status, buf_slice(&call->bytes), &why);
-        call_fail_http(call, &why, c->status);
+        (void)jsondoc_parse(buf_slice(&call->bytes), &doc, NULL);
+        call_fail_said(call, &why, c->status, json_string_value(json_object_get(doc, "code")));
         return;
     }
     if (err->code != 0) {

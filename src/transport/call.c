@@ -183,14 +183,31 @@ void call_finish(abx_call *call, enum abx_result result)
     call_end(call);
 }
 
-void call_fail_http(abx_call *call, const struct abx_err *err, int http_status)
+static void word_copy(const char *word, char to[ABX_ERROR_WORD_SIZE])
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:-";
+    size_t n = strlen(word);
+
+    if (n < ABX_ERROR_WORD_SIZE && strspn(word, allowed) == n)
+        memcpy(to, word, n + 1);
+}
+
+void call_fail_said(abx_call *call, const struct abx_err *err, int http_status, const char *word)
 {
     if (call->is_finished)
         return;
     error_export(err, http_status, &call->error);
     if (call->error.code == 0)
         call->error.code = ABX_INTERNAL;
+    if (word)
+        word_copy(word, call->error.error_code);
     call_end(call);
+}
+
+void call_fail_http(abx_call *call, const struct abx_err *err, int http_status)
+{
+    call_fail_said(call, err, http_status, NULL);
 }
 
 void call_fail(abx_call *call, const struct abx_err *err)

@@ -70,6 +70,8 @@ void call_finish(abx_call *call, enum abx_result result);
 void call_fail(abx_call *call, const struct abx_err *err);
 /* Like call_fail, with the status of the answer that said so. */
 void call_fail_http(abx_call *call, const struct abx_err *err, int http_status);
+/* And with the server's own word for it: abx_error's error_code. NULL = none. */
+void call_fail_said(abx_call *call, const struct abx_err *err, int http_status, const char *word);
 /* For starting functions: a new call that fails with `err` (NULL when out of memory). */
 abx_call *call_new_failed(abx_client *client, const struct abx_err *err);
 

@@ -23,6 +23,7 @@ class Error(Exception):
         self.code = library.code_name(error.code)
         self.reason = library.reason_name(error.reason)
         self.http_status = error.http_status
+        self.error_code = error.error_code.decode()
         self.message = error.message.decode()
         super().__init__(f"{self.code} {self.reason} {self.http_status}: {self.message}")
 

@@ -434,6 +434,16 @@ STATUSES = {
 }
 
 
+@pytest.mark.parametrize("said, kept", [
+    ("sandbox_snapshot_guest_agent_unresponsive", "sandbox_snapshot_guest_agent_unresponsive"), ("a" * 63, "a" * 63),
+    ("a" * 64, ""), ("no word", ""), ("é", ""), ("", ""), (7, ""), (None, ""),
+])  # fmt: skip
+def test_word_of_the_server(abx, fake, client, config, said, kept):
+    fake.will(409, {"code": 409, "message": "why", "error_code": said})
+    error = failure(client, "abx_sandbox_set_timeout", config, "i1", 5, UNSET)
+    assert (error.code, error.message, error.error_code) == ("ALREADY_EXISTS", "why", kept)
+
+
 @pytest.mark.parametrize("status", STATUSES)
 def test_statuses_become_codes_and_the_message_stays(abx, fake, client, config, status):
     for body, message in (({"code": status, "message": "Why not"}, "Why not"), (None, f"HTTP status {status}"),

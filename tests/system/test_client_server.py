@@ -200,6 +200,7 @@ def test_errors_keep_their_object(abx, client, fake, status, body, code, reason)
     with pytest.raises(libabx.Error) as caught:
         call.wait(30)
     assert (caught.value.code, caught.value.reason, caught.value.http_status) == (code, reason, status)
+    assert caught.value.error_code == (body.get("code", "") if isinstance(body, dict) else "")
     assert call.bytes() == fake.reply[1] and len(fake.seen) == 1
     assert caught.value.message == ("no" if isinstance(body, dict) else "the server answered with status 500")
     abx.c.abx_server_unref(user.server)

@@ -311,3 +311,16 @@ for call in (lambda: sb.commands.run("x", envs={"A": 1}), lambda: sb.commands.ru
         "TimeoutException unavailable The sandbox was not found; killed, or its time was over, which timeout of Sandbox.create and "
         "set_timeout set",
     ]
+
+
+def test_exceptions_carry_the_server_s_word(server, program):
+    server.answer = lambda method, path, body: (409, {"code": 409, "message": "no", "error_code": "some_word"})
+    run = program("""
+from agent_sandbox import Sandbox, SandboxException, Volume, VolumeException
+for work, kind in ((lambda: Sandbox.create(), SandboxException), (lambda: Volume.create("v"), VolumeException)):
+    try:
+        work()
+    except kind as e:
+        print(type(e).__name__, e.http_status, e.error_code)
+""")
+    assert run.splitlines() == ["SandboxException 409 some_word", "VolumeException 409 some_word"]

@@ -43,7 +43,7 @@ async def _control(config: ConnectionConfig, method: str, path: str, body: Any =
     except SandboxException as e:
         if type(e) is SandboxException:
             error = VolumeException(str(e))
-            error.code, error.http_status = e.code, e.http_status
+            error.code, error.http_status, error.error_code = e.code, e.http_status, e.error_code
             raise error from None
         raise
 

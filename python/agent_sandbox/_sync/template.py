@@ -59,7 +59,7 @@ def _request(
         if type(e) is not SandboxException:
             raise
         told: Any = error(str(e))
-        told.code, told.http_status = e.code, e.http_status
+        told.code, told.http_status, told.error_code = e.code, e.http_status, e.error_code
         raise told from None
 
 
