@@ -4,10 +4,12 @@ import fcntl
 import os
 import shutil
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+import service
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -23,6 +25,17 @@ LONGEST = (
 def pytest_collection_modifyitems(items):
     rank = {name: i for i, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.stem, len(LONGEST)))
+
+
+def pytest_sessionstart(session):
+    """A run that was cut off before leaves services running, mounts, cgroups and folders."""
+    if "PYTEST_XDIST_WORKER" in os.environ or session.config.option.collectonly:
+        return
+    for folder in service.left_behind():
+        try:
+            service.clean_up(os.environ.get("ABX_BUILD", ROOT / "build"), folder)
+        except (OSError, RuntimeError, subprocess.SubprocessError, AssertionError) as e:
+            print(f"{folder} of a run before stays: {e}", file=sys.stderr)
 
 
 @pytest.fixture(scope="session")

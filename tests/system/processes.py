@@ -32,6 +32,12 @@ def alive(pid):
     return fields is not None and fields[0] not in "ZX"
 
 
+def born(pid):
+    """When it started, in ticks since the boot, as text; None when it is gone."""
+    fields = stat(pid)
+    return fields[19] if fields else None
+
+
 def every():
     """The pids of the machine."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]

@@ -1,5 +1,6 @@
 """Starts `abx serve` for a test, talks to it with plain HTTP, and stops it without leftovers."""
 
+import fcntl
 import http.client
 import json
 import os
@@ -14,6 +15,41 @@ from pathlib import Path
 import processes
 
 
+PREFIX, OWNER = "abx-test-", "owner-of-test"
+
+
+def left_behind():
+    """Data dirs that Service made in processes that are gone and did not come to removing them."""
+    found = []
+    for folder in Path(tempfile.gettempdir()).glob(PREFIX + "*"):
+        try:
+            pid, born = (folder / OWNER).read_text().split()
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            continue  # it is being made or removed, or is nobody's
+        if processes.born(int(pid)) != born:
+            found.append(folder)
+    return found
+
+
+def clean_up(build_dir, folder):
+    """Ends the service of a data dir that was left behind, with its sandboxes, and removes both."""
+    with open(folder / OWNER) as owner:
+        try:
+            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return  # another one is at it
+        for pid in processes.every():
+            words = (processes.read(pid, "cmdline") or "").split("\0")
+            if words[1:2] == ["serve"] and str(folder) in words:
+                processes.send(pid, signal.SIGINT)
+                processes.wait_gone([pid], 90)
+        service = Service(build_dir, data_dir=folder)
+        service.own_dir = True
+        # What a service leaves that was killed is known to its successor.
+        with service:
+            pass
+
+
 class Service:
     """One `abx serve` on a free port with a data dir of its own.
 
@@ -24,7 +60,9 @@ class Service:
     def __init__(self, build_dir, *args, data_dir=None, env=None, disk="20G"):
         self.abx = Path(build_dir) / "abx"
         self.own_dir = data_dir is None
-        self.data_dir = Path(data_dir or tempfile.mkdtemp(prefix="abx-test-"))
+        self.data_dir = Path(data_dir or tempfile.mkdtemp(prefix=PREFIX))
+        if self.own_dir:
+            (self.data_dir / OWNER).write_text(f"{os.getpid()} {processes.born(os.getpid())}")
         self.args = ["--disk", disk, *args]
         # Not the machine's: there the users' own clients look.
         self.env = {**os.environ, "ABX_LOCAL_DIR": str(self.data_dir / "local-clients"), **(env or {})}

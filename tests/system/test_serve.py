@@ -9,6 +9,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 import processes
 import pytest
 from limits import own_groups
-from service import Service
+from service import Service, clean_up, left_behind
 
 
 def abx(build_dir, *args, **kwargs):
@@ -288,6 +289,34 @@ def test_a_stop_that_keeps_nothing_leaves_nothing(build_dir, base_template):
             assert left_of(service) == []
         service.port = port
         assert service.start().request("POST", f"/sandboxes/{paused}/resume", {})[0] == 201
+
+
+@pytest.mark.parametrize("dies", ["test", "service"])
+def test_what_a_test_that_was_cut_off_leaves_is_removed(build_dir, base_template, dies):
+    """The test kit itself: service.left_behind, service.clean_up."""
+    program = f"""
+import os, signal, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from service import Service
+service = Service({str(build_dir)!r}).start()
+service.create(timeout=600)
+if {dies == "service"}:
+    service.process.kill()
+    service.process.wait()
+print(service.data_dir, service.process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    # Its output goes on being open in what it leaves.
+    with tempfile.TemporaryFile("w+") as out:
+        assert subprocess.run([sys.executable, "-c", program], stdout=out, timeout=120).returncode == -signal.SIGKILL
+        out.seek(0)
+        folder, pid = out.read().split()
+    rest = Service(build_dir, data_dir=folder)
+    assert Path(folder) in left_behind() and len(left_of(rest)) > 3
+    instance = rest.instance()
+    clean_up(build_dir, Path(folder))
+    assert not Path(folder).exists() and not processes.alive(int(pid))
+    assert [*Path("/run/abx").glob(instance), *own_groups(instance)] == []
 
 
 def test_sigterm_keeps_and_sigint_kills(build_dir, base_template):
