@@ -170,6 +170,9 @@ static const struct route_row rows[] = {
     [ROUTE_SANDBOX_REFRESH] = { SCOPE_SANDBOX_WRITE, true, true, false, api_refresh },
     [ROUTE_SANDBOX_PAUSE] = { SCOPE_SANDBOX_WRITE, true, true, false, api_pause },
     [ROUTE_SANDBOX_RESUME] = { SCOPE_SANDBOX_WRITE, true, true, false, api_resume },
+    [ROUTE_SANDBOX_SNAPSHOT] = { SCOPE_SANDBOX_WRITE, true, true, false, api_snapshot },
+    [ROUTE_SNAPSHOTS] = { SCOPE_SANDBOX_READ, false, false, false, api_snapshots },
+    [ROUTE_TEMPLATE_DELETE] = { SCOPE_SANDBOX_WRITE, false, false, false, api_template_delete },
     [ROUTE_SANDBOX_FORK] = { SCOPE_SANDBOX_WRITE, true, true, false, api_fork },
     [ROUTE_SANDBOX_METRICS] = { SCOPE_SANDBOX_READ, true, false, false, api_usage },
     [ROUTE_SANDBOXES_METRICS] = { SCOPE_SANDBOX_READ, false, false, false, api_usage_list },
@@ -388,6 +391,9 @@ void api_on_request(void *user, struct http_exchange *ex)
     case ROUTE_SANDBOX_REFRESH:
     case ROUTE_SANDBOX_PAUSE:
     case ROUTE_SANDBOX_RESUME:
+    case ROUTE_SANDBOX_SNAPSHOT:
+    case ROUTE_SNAPSHOTS:
+    case ROUTE_TEMPLATE_DELETE:
     case ROUTE_SANDBOX_FORK:
     case ROUTE_SANDBOX_METRICS:
     case ROUTE_SANDBOXES_METRICS:

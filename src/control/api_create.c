@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "control/api_internal.h"
+#include "control/snapshots.h"
 
 #define TEMPLATES_FRESH_MS 2000
 
@@ -83,22 +84,28 @@ static struct driver_env *list_envs(const struct create_request *req, size_t *re
     return envs;
 }
 
-static int submit(struct api_request *rq, const struct template_entry *t, struct abx_err *err)
+/* `snapshot` instead of the template, or NULL. */
+static int submit(struct api_request *rq, const struct template_entry *t,
+                  const struct snapshot *snapshot, struct abx_err *err)
 {
     const struct create_request *req = &rq->create;
     size_t n_envs = 0;
     _cleanup_(freep) struct driver_env *envs = list_envs(req, &n_envs);
     struct sandbox_spec spec = {
         .team = rq->team,
-        .template_id = t->id,
-        .build_id = t->build_id,
-        .digest = t->digest,
-        .alias = t->name,
+        .template_id = t ? t->id : snapshot->id,
+        .build_id = t ? t->build_id : snapshot->build_id,
+        .digest = t ? t->digest : snapshot->digest,
+        .clone_of = t ? NULL : snapshot->id,
+        .alias = t                   ? t->name
+                 : snapshot->name[0] ? snapshot->name
+                                     : snapshot->alias,
         .is_secure = req->is_secure,
         .timeout_ms = req->timeout_s * 1000,
         .cpu_count = req->cpu_count,
         .memory_mb = req->memory_mb,
-        .disk_mb = req->disk_mb,
+        /* What is in it has to fit. */
+        .disk_mb = t ? req->disk_mb : MAX(req->disk_mb, snapshot->disk_mb),
         .config = req->config,
         .envs = envs,
         .n_envs = n_envs,
@@ -121,14 +128,18 @@ static int submit(struct api_request *rq, const struct template_entry *t, struct
 
 static void start(struct api_request *rq)
 {
-    const struct template_entry *t;
+    const struct snapshot *snapshot =
+        snapshots_find(rq->c->snapshots, rq->team, rq->create.template_text);
+    const struct template_entry *t = NULL;
     struct abx_err err;
-    int r = templates_resolve(rq->c->templates, slice_str(rq->create.template_text), &t, &err);
+    int r = snapshot ? 0
+                     : templates_resolve(rq->c->templates, slice_str(rq->create.template_text), &t,
+                                         &err);
 
     if (r == ABX_NOT_FOUND && refresh(rq))
         return;
     if (r == 0)
-        r = submit(rq, t, &err);
+        r = submit(rq, t, snapshot, &err);
     if (r < 0) {
         api_reply_error(rq, &err, err.reason == ABX_REASON_BUSY ? RETRY_YES : RETRY_NO);
         return;

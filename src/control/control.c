@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "control/render.h"
+#include "control/snapshots.h"
 #include "control/table.h"
 #include "control/usage.h"
 
@@ -196,6 +197,8 @@ static int load_all(struct control *c, const char *engine_sock, struct abx_err *
     if (r == 0)
         r = table_new(c->loop, c->opts.instance, c->lifecycle, c->seed, c->opts.max_sandboxes,
                       &c->table, err);
+    if (r == 0)
+        r = snapshots_new(c->store, c->lifecycle, &c->snapshots, err);
     /* Without a driver the sandboxes are left alone. */
     if (r < 0 || !engine_sock)
         return r;
@@ -248,6 +251,7 @@ void control_close(struct control *c)
 void control_free(struct control *c)
 {
     lifecycle_free(c->lifecycle);
+    snapshots_free(c->snapshots);
     templates_free(c->templates);
     keyring_free(c->keys);
 }

@@ -16,6 +16,7 @@
 
 struct table;
 struct usage;
+struct snapshots;
 
 struct control_opts {
     const char *domain; /* NULL = none */
@@ -39,7 +40,8 @@ struct control {
     struct keyring *keys;
     struct templates *templates;
     struct table *table;
-    struct usage *usage;               /* NULL without a driver */
+    struct usage *usage; /* NULL without a driver */
+    struct snapshots *snapshots;
     struct control_counters *counters; /* set before control_open */
     uint8_t seed[TOKEN_SEED_SIZE];
     char team[UUID_SIZE];

@@ -20,6 +20,7 @@ static void (*const actions[ACT_COUNT_])(struct sandbox *sb, const struct change
     [ACT_WAIT] = act_wait,
     [ACT_REFUSE] = act_refuse,
     [ACT_START] = act_start,
+    [ACT_START_AGAIN] = act_start_again,
     [ACT_COMMIT] = act_commit,
     [ACT_OPEN] = act_open,
     [ACT_REFUSE_CREATE] = act_refuse_create,

@@ -133,6 +133,7 @@ struct sandbox_request {
     bool drops_memory;
     bool is_timeout;               /* EV_PAUSE: its time was over */
     size_t max_active;             /* what starts again counts: as in sandbox_spec */
+    bool is_snapshot;              /* EV_COPY: not for a fork; words of the refusal */
     char copy_id[SANDBOX_ID_SIZE]; /* EV_COPY: of the copy, in lifecycle_keep */
     json_t *config;                /* EV_NETWORK: its configuration from now on; referenced */
 };

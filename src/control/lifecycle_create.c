@@ -10,6 +10,8 @@
 #include "e2b/errors.h"
 #include "e2b/tokens.h"
 
+#define START_AGAIN_MS 200
+
 static const struct change no_change;
 
 /* --- answers ----------------------------------------------------------------------------------- */
@@ -141,13 +143,27 @@ static void on_cloned(void *user, uint32_t us, const struct abx_err *failure)
         lifecycle_fire(sb, EV_FAILED, &(struct change){ .failure = &err, .was_sent = true });
 }
 
+/* While the driver is away it is waited for, as the driver itself does with a create. */
 static int start_clone(struct sandbox *sb, struct abx_err *err)
 {
     struct driver *d = sb->lifecycle->opts.driver;
     int r = d->ops->clone(d, sb->clone_of, sb->id, on_cloned, sb, err);
 
     sb->has_start = r == 0;
-    return r;
+    if (r != ABX_UNAVAILABLE ||
+        time_mono_ns() - sb->t_written_ns > (int64_t)DRIVER_WAIT_MS * NSEC_PER_MSEC)
+        return r;
+    (void)uv_timer_start(&sb->timer, lifecycle_on_timer, START_AGAIN_MS, 0);
+    return 0;
+}
+
+void act_start_again(struct sandbox *sb, const struct change *c)
+{
+    struct abx_err err;
+
+    (void)c;
+    if (sb->clone_of[0] && !sb->has_start && start_clone(sb, &err) < 0)
+        lifecycle_fire(sb, EV_FAILED, &(struct change){ .failure = &err });
 }
 
 void act_start(struct sandbox *sb, const struct change *c)

@@ -70,6 +70,7 @@ enum buf_status lifecycle_stages_put(struct buf *b, const struct driver_stage *s
 
 /* --- lifecycle_create.c --- */
 void act_start(struct sandbox *sb, const struct change *c);
+void act_start_again(struct sandbox *sb, const struct change *c);
 void act_commit(struct sandbox *sb, const struct change *c);
 void act_open(struct sandbox *sb, const struct change *c);
 void act_refuse_create(struct sandbox *sb, const struct change *c);

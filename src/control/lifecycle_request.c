@@ -109,6 +109,9 @@ void act_refuse(struct sandbox *sb, const struct change *c)
     if (c->event == EV_PAUSE && c->http == 409)
         (void)err_reason(&err, ABX_REASON_CONFLICT,
                          "Error pausing sandbox - sandbox '%s' is already paused", sb->id);
+    else if (c->event == EV_COPY && c->http == 409 && sb->operation->request.is_snapshot)
+        (void)err_reason(&err, ABX_REASON_CONFLICT,
+                         "Sandbox '%s' cannot be snapshotted while in 'paused' state", sb->id);
     else if (c->event == EV_COPY && c->http == 409)
         (void)err_reason(&err, ABX_REASON_CONFLICT,
                          "Sandbox '%s' is paused and cannot be forked; resume it first", sb->id);

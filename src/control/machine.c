@@ -40,7 +40,7 @@ static const struct machine_cell cells[SANDBOX_STATES_][EV_COUNT_] = {
         [EV_CONNECT] = ANSWERS(STARTING, REFUSE, 404),
         [EV_KILL] = ANSWERS(KILLING, KILL_STARTING, 204),
         [EV_DIED] = TO(STARTING, DIED_EARLY),
-        [EV_RETRY] = TO(STARTING, IGNORE),
+        [EV_RETRY] = TO(STARTING, START_AGAIN),
         IGNORES(STARTING),
     },
     [SANDBOX_COMMITTING] = {

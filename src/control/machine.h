@@ -61,6 +61,7 @@ enum lifecycle_action {
     ACT_WAIT,   /* a request: its turn comes later */
     ACT_REFUSE, /* a request: answered at once with the cell's status */
     ACT_START,
+    ACT_START_AGAIN, /* when the driver was away */
     ACT_COMMIT,
     ACT_OPEN, /* visible from now on */
     ACT_REFUSE_CREATE,

@@ -25,6 +25,7 @@ struct op {
     struct store_event event;
     struct store_key key;
     struct store_template tpl;
+    struct store_snapshot snapshot;
     const char *text;
     int64_t when_ms;
     int64_t when2_ms;

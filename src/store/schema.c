@@ -56,6 +56,11 @@ static const char *const steps_sql[] = {
     " team_id TEXT NOT NULL, cpu_count BIGINT NOT NULL, memory_mb BIGINT NOT NULL,"
     " disk_mb BIGINT NOT NULL, samples TEXT NOT NULL, PRIMARY KEY (sandbox_id, first_ms));"
     "CREATE INDEX metrics_last ON metrics (last_ms);",
+    /* 3 -> 4. */
+    "CREATE TABLE snapshots ("
+    " id TEXT PRIMARY KEY, team_id TEXT NOT NULL, name TEXT NOT NULL, sandbox_id TEXT NOT NULL,"
+    " build_id TEXT NOT NULL, digest TEXT NOT NULL, alias TEXT NOT NULL, disk_mb BIGINT NOT NULL,"
+    " created_ms BIGINT NOT NULL);",
 };
 
 const struct schema_steps schema_steps = { steps_sql, ARRAY_SIZE(steps_sql) };

@@ -172,6 +172,29 @@ int store_metrics_read(struct store *s, const struct store_metrics_filter *filte
 /* Drops up to `max` of the rows whose last sample is older, the oldest first. */
 int store_metrics_prune(struct store *s, int64_t before_ms, uint32_t max, struct abx_err *err);
 
+/* --- snapshots ---------------------------------------------------------------------------------- */
+
+struct store_snapshot {
+    const char *id; /* what the driver keeps it as */
+    const char *team;
+    const char *name; /* empty = none */
+    const char *sandbox_id;
+    const char *build_id; /* UUID */
+    const char *digest;   /* of the template below it */
+    const char *alias;    /* of that template */
+    uint32_t disk_mb;
+    int64_t created_ms;
+};
+
+/* Synced before it completes. */
+int store_snapshot_add(struct store *s, const struct store_snapshot *snapshot, store_done_fn done,
+                       void *user, struct abx_err *err);
+int store_snapshot_remove(struct store *s, const char *id, store_done_fn done, void *user,
+                          struct abx_err *err);
+/* All, oldest first. Blocks: at start only. */
+int store_snapshot_load(struct store *s, void (*each)(void *user, const struct store_snapshot *t),
+                        void *user, struct abx_err *err);
+
 /* --- keys -------------------------------------------------------------------------------------- */
 
 struct store_key {

@@ -19,13 +19,13 @@ static const char *const event_names[] = { "DONE",    "FAILED",      "PAUSE",   
                                            "DIED",    "EXPIRED",     "FROZEN",  "HELD",    "TOLD",
                                            "RETRY",   "START_ENDED", "CLEARED" };
 static const char *const action_names[] = {
-    "IGNORE",        "WAIT",         "REFUSE",      "START",       "COMMIT",        "OPEN",
-    "REFUSE_CREATE", "FAIL_CREATE",  "KILL",        "KILL_LATER",  "KILL_STARTING", "DIED",
-    "DIED_EARLY",    "EXTEND",       "CONFIGURE",   "EXPIRE",      "COPY",          "COPIED",
-    "DRAIN",         "FREEZE",       "SAVE",        "STOP",        "PAUSED",        "PAUSE_FAILED",
-    "THAW",          "REOPEN",       "WAKE",        "WAKE_FAILED", "RESUME_ROW",    "RESUMED",
-    "LATER",         "KILLED",       "KILL_FAILED", "KILL_AGAIN",  "START_ENDED",   "TOLD",
-    "REMOVE",        "REMOVE_AGAIN", "FINISH"
+    "IGNORE",       "WAIT",          "REFUSE",       "START",       "START_AGAIN", "COMMIT",
+    "OPEN",         "REFUSE_CREATE", "FAIL_CREATE",  "KILL",        "KILL_LATER",  "KILL_STARTING",
+    "DIED",         "DIED_EARLY",    "EXTEND",       "CONFIGURE",   "EXPIRE",      "COPY",
+    "COPIED",       "DRAIN",         "FREEZE",       "SAVE",        "STOP",        "PAUSED",
+    "PAUSE_FAILED", "THAW",          "REOPEN",       "WAKE",        "WAKE_FAILED", "RESUME_ROW",
+    "RESUMED",      "LATER",         "KILLED",       "KILL_FAILED", "KILL_AGAIN",  "START_ENDED",
+    "TOLD",         "REMOVE",        "REMOVE_AGAIN", "FINISH"
 };
 
 /* state, event, next state, action, HTTP status; what is not here cannot happen. */
@@ -61,7 +61,7 @@ static const char *const expected[] = {
     "STARTING FROZEN STARTING IGNORE 0",
     "STARTING HELD STARTING IGNORE 0",
     "STARTING TOLD STARTING IGNORE 0",
-    "STARTING RETRY STARTING IGNORE 0",
+    "STARTING RETRY STARTING START_AGAIN 0",
     "COMMITTING DONE RUNNING OPEN 0",
     "COMMITTING FAILED KILLING FAIL_CREATE 0",
     "COMMITTING PAUSE COMMITTING REFUSE 404",

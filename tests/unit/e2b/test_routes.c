@@ -31,7 +31,7 @@ static void requests_find_their_route(void **state)
         { "POST", "/sandboxes/iabc/timeout", ROUTE_SANDBOX_TIMEOUT, "iabc" },
         { "POST", "/sandboxes/iabc/refreshes", ROUTE_SANDBOX_REFRESH, "iabc" },
         { "POST", "/sandboxes/iabc/pause", ROUTE_SANDBOX_PAUSE, "iabc" },
-        { "DELETE", "/templates/team%2Fx%3Adefault", ROUTE_UNBUILT, "team%2Fx%3Adefault" },
+        { "DELETE", "/templates/team%2Fx%3Adefault", ROUTE_TEMPLATE_DELETE, "team%2Fx%3Adefault" },
         { "GET", "/templates/aliases/ns%2Fmy", ROUTE_UNBUILT, "ns%2Fmy" },
         { "PUT", "/sandboxes", ROUTE_METHOD, NULL },
         { "PATCH", "/sandboxes/iabc", ROUTE_METHOD, NULL },

@@ -631,6 +631,47 @@ static void metrics_are_read_in_order_and_pruned_oldest_first(void **state)
     assert_int_equal(read_metrics("t1", "i1", 0, INT64_MAX).n, 100);
 }
 
+static void count_snapshot(void *user, const struct store_snapshot *t)
+{
+    unsigned *n = user;
+
+    assert_string_equal(t->id, *n == 0 ? "i1" : "i2");
+    assert_string_equal(t->name, "n");
+    assert_string_equal(t->digest, "d");
+    assert_int_equal(t->disk_mb, 7);
+    (*n)++;
+}
+
+static void snapshots_are_kept(void **state)
+{
+    struct store_snapshot t = { .id = "i2",
+                                .team = "t",
+                                .name = "n",
+                                .sandbox_id = "s",
+                                .build_id = "b",
+                                .digest = "d",
+                                .alias = "a",
+                                .disk_mb = 7,
+                                .created_ms = 2 };
+    struct result done = { 0 };
+    struct abx_err err = { 0 };
+    unsigned n = 0;
+
+    (void)state;
+    assert_int_equal(store_snapshot_add(store, &t, on_done, &done, &err), 0);
+    t.id = "i1";
+    t.created_ms = 1;
+    assert_int_equal(store_snapshot_add(store, &t, on_done, &done, &err), 0);
+    reopen();
+    assert_int_equal(store_snapshot_load(store, count_snapshot, &n, &err), 0);
+    assert_int_equal(n, 2);
+    assert_int_equal(store_snapshot_remove(store, "i2", on_done, &done, &err), 0);
+    reopen();
+    n = 0;
+    assert_int_equal(store_snapshot_load(store, count_snapshot, &n, &err), 0);
+    assert_int_equal(n, 1);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -647,6 +688,7 @@ int main(void)
         TEST(old_keys_and_events_are_pruned),
         TEST(events_are_read_in_order_and_in_pages),
         TEST(metrics_are_read_in_order_and_pruned_oldest_first),
+        TEST(snapshots_are_kept),
         TEST(keys_are_kept_with_their_times),
         TEST(a_tag_moves_to_the_newest_build),
         TEST(values_and_teams_are_made_once),

@@ -1,0 +1,291 @@
+/* api_snapshot.c - POST /sandboxes/{id}/snapshots, GET /snapshots, DELETE /templates/{id} (e2b.md 1.2, 1.4). A snapshot
+ * is the files of a sandbox as they are; the sandbox runs on. Its id stands where a template's may.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "control/api_internal.h"
+#include "control/listing.h"
+#include "control/snapshots.h"
+
+#define TEXT_SIZE 300
+#define LIMIT_MAX 100u
+#define QUERY_MAX 4096u
+
+/* One that is being made. */
+struct making {
+    struct api_request *rq;
+    struct snapshot snapshot;
+};
+
+static json_t *render(const struct snapshot *t)
+{
+    char id[TEXT_SIZE], name[TEXT_SIZE];
+    json_t *names = json_array();
+
+    (void)snprintf(id, sizeof id, "%s:" NAME_DEFAULT_TAG, t->id);
+    (void)snprintf(name, sizeof name, "%s:" NAME_DEFAULT_TAG, t->name);
+    if (t->name[0] && json_array_append_new(names, json_string(name)) < 0) {
+        json_decref(names);
+        return NULL;
+    }
+    return json_pack("{s:s,s:o}", "snapshotID", id, "names", names);
+}
+
+/* --- make ---------------------------------------------------------------------------------------- */
+
+static void making_end(struct making *m, const struct abx_err *failure)
+{
+    if (failure) {
+        lifecycle_unkeep(m->rq->c->lifecycle, m->snapshot.id);
+        api_reply_error(m->rq, failure, RETRY_NO);
+    } else {
+        api_reply(m->rq, 201, render(&m->snapshot));
+    }
+    api_request_unref(m->rq);
+    free(m);
+}
+
+static void on_added(void *user, const struct abx_err *failure)
+{
+    making_end(user, failure);
+}
+
+static void on_copied(void *user, int status, const struct abx_err *failure)
+{
+    struct making *m = user;
+    struct abx_err err;
+
+    (void)status;
+    if (failure)
+        making_end(m, failure);
+    else if (snapshots_add(m->rq->c->snapshots, &m->snapshot, on_added, m, &err) < 0)
+        making_end(m, &err);
+}
+
+static int parse_name(struct api_request *rq, char to[NAME_PART_SIZE], struct abx_err *err)
+{
+    json_t *name = json_object_get(rq->body, "name");
+    struct template_ref ref;
+    const char *wrong;
+
+    to[0] = '\0';
+    if (!name || json_is_null(name))
+        return 0;
+    if (!json_is_string(name) || strlen(json_string_value(name)) != json_string_length(name))
+        return err_set(err, ABX_INVALID_ARGUMENT,
+                       "Error when parsing request: 'name' has to be a string");
+    wrong = template_ref_parse(slice_str(json_string_value(name)), &ref);
+    if (!wrong && ref.namespace_[0] && strcmp(ref.namespace_, TEAM_SLUG) != 0)
+        wrong = "the namespace is not this team's";
+    if (!wrong && ref.tag[0] && strcmp(ref.tag, NAME_DEFAULT_TAG) != 0)
+        wrong = "snapshots have no tags but 'default' on this server";
+    if (wrong)
+        return err_set(err, ABX_INVALID_ARGUMENT, "Invalid name: %s", wrong);
+    memcpy(to, ref.alias, sizeof ref.alias);
+    return 0;
+}
+
+static int parse(struct api_request *rq, char name[NAME_PART_SIZE], struct abx_err *err)
+{
+    bool memory = false;
+    int r = json_get_bool(rq->body, "memory", &memory, err);
+
+    if (r >= 0 && memory)
+        r = err_set(err, ABX_UNIMPLEMENTED,
+                    "memory: true needs checkpoints of processes, which this server does not make; "
+                    "without it a snapshot holds the files");
+    return r < 0 ? r : parse_name(rq, name, err);
+}
+
+static void fill(struct snapshot *t, const struct sandbox *sb, const char *name)
+{
+    sandbox_id_new(t->id);
+    uuid_new(t->build_id);
+    (void)snprintf(t->team, sizeof t->team, "%s", sb->team);
+    (void)snprintf(t->name, sizeof t->name, "%s", name);
+    (void)snprintf(t->sandbox_id, sizeof t->sandbox_id, "%s", sb->id);
+    (void)snprintf(t->digest, sizeof t->digest, "%s", sb->digest);
+    (void)snprintf(t->alias, sizeof t->alias, "%s", sb->alias);
+    t->disk_mb = sb->disk_mb;
+    t->created_ms = time_wall_ms();
+}
+
+void api_snapshot(struct api_request *rq)
+{
+    struct lifecycle *l = rq->c->lifecycle;
+    struct sandbox *sb = lifecycle_find(l, rq->id);
+    struct sandbox_request request = { .what = EV_COPY, .is_snapshot = true };
+    char name[NAME_PART_SIZE];
+    struct making *m;
+    struct abx_err err;
+
+    if (parse(rq, name, &err) < 0) {
+        api_reply_error(rq, &err, RETRY_UNSAID);
+        return;
+    }
+    if (!sb || strcmp(sb->team, rq->team) != 0) {
+        api_reply_not_found(rq, rq->id);
+        return;
+    }
+    m = calloc(1, sizeof(*m));
+    if (m)
+        fill(&m->snapshot, sb, name);
+    if (!m || lifecycle_keep(l, m->snapshot.id, &err) < 0) {
+        (void)err_oom(&err);
+        api_reply_error(rq, &err, RETRY_YES);
+        free(m);
+        return;
+    }
+    m->rq = rq;
+    api_request_ref(rq);
+    memcpy(request.copy_id, m->snapshot.id, sizeof request.copy_id);
+    if (lifecycle_request(l, rq->id, &request, on_copied, m, &err) < 0)
+        on_copied(m, 0, &err);
+}
+
+/* --- list ---------------------------------------------------------------------------------------- */
+
+struct filter {
+    char sandbox_id[TEXT_SIZE], name[TEXT_SIZE], token[TEXT_SIZE];
+    uint64_t limit;
+};
+
+static int take_text(struct slice value, const char *name, char to[TEXT_SIZE], struct abx_err *err)
+{
+    if (value.n >= TEXT_SIZE || (value.n > 0 && memchr(value.p, 0, value.n)))
+        return err_set(err, ABX_INVALID_ARGUMENT, "Invalid %s: it is too long", name);
+    if (value.n > 0)
+        memcpy(to, value.p, value.n);
+    to[value.n] = '\0';
+    return 0;
+}
+
+static int parse_filter(struct slice query, struct filter *f, struct abx_err *err)
+{
+    _cleanup_(buf_done) struct buf text = BUF_INIT(QUERY_MAX);
+    struct slice key, value;
+    int r, next;
+
+    *f = (struct filter){ .limit = LIMIT_MAX };
+    for (r = 0; r == 0 && (next = query_next(&query, &text, &key, &value)) > 0;) {
+        if (slice_eq_str(key, "sandboxID"))
+            r = take_text(value, "sandboxID", f->sandbox_id, err);
+        else if (slice_eq_str(key, "name"))
+            r = take_text(value, "name", f->name, err);
+        else if (slice_eq_str(key, "nextToken"))
+            r = take_text(value, "nextToken", f->token, err);
+        else if (slice_eq_str(key, "limit") &&
+                 (!str_parse_u64(value, LIMIT_MAX, &f->limit) || f->limit == 0))
+            r = err_set(err, ABX_INVALID_ARGUMENT, "Invalid limit: it is a number from 1 to %u",
+                        LIMIT_MAX);
+    }
+    if (r == 0 && next < 0)
+        r = err_set(err, ABX_INVALID_ARGUMENT,
+                    "the query is not well percent-encoded, or over %u bytes", QUERY_MAX);
+    return r;
+}
+
+static bool matches(const struct filter *f, const struct snapshot *t)
+{
+    const char *colon = strchr(f->name, ':');
+    size_t n = colon ? (size_t)(colon - f->name) : strlen(f->name);
+
+    return (!f->sandbox_id[0] || strcmp(f->sandbox_id, t->sandbox_id) == 0) &&
+           (n == 0 || (strlen(t->name) == n && strncmp(f->name, t->name, n) == 0));
+}
+
+/* The token is the id of the last one of the page before. */
+static int list(struct api_request *rq, const struct filter *f, json_t *to, char next[TEXT_SIZE],
+                struct abx_err *err)
+{
+    const struct snapshot *t = NULL, *last = NULL;
+    bool is_after = f->token[0] == '\0';
+
+    while ((t = snapshots_next(rq->c->snapshots, t)) != NULL) {
+        if (strcmp(t->team, rq->team) != 0)
+            continue;
+        if (!is_after) {
+            is_after = strcmp(t->id, f->token) == 0;
+            continue;
+        }
+        if (!matches(f, t))
+            continue;
+        if (json_array_size(to) == f->limit) {
+            (void)snprintf(next, TEXT_SIZE, "%s", last->id);
+            return 0;
+        }
+        if (json_array_append_new(to, render(t)) < 0)
+            return err_oom(err);
+        last = t;
+    }
+    return is_after ? 0 : err_set(err, ABX_INVALID_ARGUMENT, "Invalid next token");
+}
+
+void api_snapshots(struct api_request *rq)
+{
+    _cleanup_(buf_done) struct buf body = BUF_INIT(1u << 20);
+    json_t *found = json_array();
+    char next[TEXT_SIZE] = "";
+    struct http1_field field;
+    struct filter f;
+    struct abx_err err;
+    int r = parse_filter(http_exchange_head(rq->ex)->query, &f, &err);
+
+    if (r == 0)
+        r = list(rq, &f, found, next, &err);
+    if (r < 0)
+        json_decref(found);
+    else
+        r = render_text(found, &body, &err);
+    if (r < 0) {
+        api_reply_error(rq, &err, RETRY_UNSAID);
+        return;
+    }
+    field = (struct http1_field){ SLICE_LIT("X-Next-Token"), slice_str(next) };
+    api_reply_text(rq, 200, buf_slice(&body), &field, next[0] ? 1 : 0);
+}
+
+/* --- delete -------------------------------------------------------------------------------------- */
+
+static void on_deleted(void *user, const struct abx_err *failure)
+{
+    struct api_request *rq = user;
+
+    if (failure) {
+        api_reply_error(rq, failure, RETRY_NO);
+    } else {
+        lifecycle_unkeep(rq->c->lifecycle, rq->id);
+        api_reply_empty(rq, 204);
+    }
+    api_request_unref(rq);
+}
+
+void api_template_delete(struct api_request *rq)
+{
+    _cleanup_(buf_done) struct buf text = BUF_INIT(TEXT_SIZE);
+    const struct template_entry *template;
+    const struct snapshot *t = NULL;
+    struct abx_err err;
+
+    if (!percent_decode(&text, rq->match.params[0], false) || !buf_cstr(&text)) {
+        (void)err_set(&err, ABX_INVALID_ARGUMENT, "Invalid template id");
+        api_reply_error(rq, &err, RETRY_UNSAID);
+        return;
+    }
+    t = snapshots_find(rq->c->snapshots, rq->team, buf_cstr(&text));
+    if (!t) {
+        if (templates_resolve(rq->c->templates, buf_slice(&text), &template, NULL) == 0)
+            (void)err_set(&err, ABX_UNIMPLEMENTED,
+                          "This endpoint deletes snapshots on this server, no other templates");
+        else
+            (void)err_set(&err, ABX_NOT_FOUND, "template '%.128s' not found", buf_cstr(&text));
+        api_reply_error(rq, &err, RETRY_UNSAID);
+        return;
+    }
+    memcpy(rq->id, t->id, sizeof rq->id);
+    api_request_ref(rq);
+    if (snapshots_remove(rq->c->snapshots, rq->id, on_deleted, rq, &err) < 0)
+        on_deleted(rq, &err);
+}

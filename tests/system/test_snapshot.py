@@ -1,0 +1,113 @@
+"""Snapshots on a real service: made while the sandbox runs on, new sandboxes of them, list, names, delete, restarts."""
+
+import os
+import signal
+import time
+
+import pytest
+from envd import Envd
+from service import Service
+
+
+@pytest.fixture(scope="module")
+def service(build_dir, base_template):
+    with Service(build_dir) as s:
+        yield s
+        for box in s.request("GET", "/v2/sandboxes")[2]:
+            s.kill(box["sandboxID"])
+        for snapshot in s.request("GET", "/snapshots")[2]:
+            s.request("DELETE", f"/templates/{snapshot['snapshotID']}")
+        until(lambda: s.audit() == [])
+
+
+def until(condition, timeout=30):
+    deadline = time.monotonic() + timeout
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.1)
+    return value
+
+
+def snapshot(service, box, expect=201, **body):
+    status, _, answer = service.request("POST", f"/sandboxes/{box['sandboxID']}/snapshots", body)
+    assert status == expect, (status, answer)
+    return answer
+
+
+def test_a_snapshot_is_the_files_of_its_moment(service):
+    box = service.create(timeout=300, diskSizeMB=2048)
+    envd = Envd(service, box)
+    envd.sh("echo one > /home/user/f; nohup sleep 1000 >&- 2>&- &")
+    made = snapshot(service, box)
+    assert made["names"] == [] and made["snapshotID"].endswith(":default")
+    envd.sh("echo two > /home/user/f; pgrep sleep")  # it runs on
+    copies = [service.create(template=t, timeout=120, envVars={"A": "b"}) for t in (made["snapshotID"], made["snapshotID"].split(":")[0])]
+    for copy in copies:
+        assert Envd(service, copy).sh("cat /home/user/f; echo $A") == "one\nb\n"
+        assert copy["templateID"] == made["snapshotID"].split(":")[0] and copy["alias"] == "base"
+        Envd(service, copy).sh("echo other > /home/user/f")
+    # A snapshot of a copy; neither depends on what it came from.
+    second = snapshot(service, copies[0])
+    assert service.request("DELETE", f"/templates/{made['snapshotID']}")[0] == 204
+    assert service.request("DELETE", f"/templates/{made['snapshotID']}")[0] == 404
+    assert service.kill(box["sandboxID"]) == 204
+    third = service.create(template=second["snapshotID"], timeout=120)
+    assert Envd(service, third).sh("cat /home/user/f") == "other\n"
+    status, _, answer = service.request("POST", "/v2/sandboxes", {"templateID": made["snapshotID"]})
+    assert (status, "not found" in answer["message"]) == (404, True)
+    # Paused without memory and resumed, like any other.
+    assert service.request("POST", f"/sandboxes/{third['sandboxID']}/pause", {"memory": False})[0] == 204
+    assert snapshot(service, third, 409)["message"].endswith("cannot be snapshotted while in 'paused' state")
+    assert service.request("POST", f"/sandboxes/{third['sandboxID']}/connect", {"timeout": 60})[0] == 201
+    assert Envd(service, third).sh("cat /home/user/f") == "other\n"
+    for b in (*copies, third):
+        assert service.kill(b["sandboxID"]) == 204
+
+
+def test_names_pages_and_refusals(service):
+    box = service.create(timeout=300)
+    Envd(service, box).sh("echo 1 > /home/user/n")
+    first = snapshot(service, box, name="My-Data")
+    assert first["names"] == ["my-data:default"]
+    Envd(service, box).sh("echo 2 > /home/user/n")
+    second = snapshot(service, box, name="default/my-data")
+    copy = service.create(template="my-data", timeout=60)  # the newest of the name
+    assert Envd(service, copy).sh("cat /home/user/n") == "2\n" and copy["alias"] == "my-data"
+
+    def listed(query=""):
+        status, headers, answer = service.request("GET", f"/snapshots{query}")
+        assert status == 200, answer
+        return [s["snapshotID"] for s in answer], headers["X-Next-Token"]
+
+    assert listed("?name=my-data") == ([second["snapshotID"], first["snapshotID"]], None)
+    page, token = listed(f"?sandboxID={box['sandboxID']}&limit=1")
+    assert page == [second["snapshotID"]]
+    assert listed(f"?sandboxID={box['sandboxID']}&limit=1&nextToken={token}") == ([first["snapshotID"]], None)
+    assert listed("?sandboxID=inone") == ([], None)
+    assert service.request("GET", "/snapshots?limit=0")[0] == 400 and service.request("GET", "/snapshots?nextToken=x")[0] == 400
+    assert "Invalid name" in snapshot(service, box, 400, name="not a name")["message"]
+    assert "checkpoints" in snapshot(service, box, 501, memory=True)["message"]
+    assert service.request("DELETE", "/templates/base")[0] == 501 and service.request("DELETE", "/templates/nothing")[0] == 404
+    snapshot(service, {"sandboxID": "i" + "0" * 20}, 404)
+    for b in (box, copy):
+        assert service.kill(b["sandboxID"]) == 204
+
+
+def test_snapshots_outlive_every_role(build_dir, base_template):
+    with Service(build_dir) as s:
+        box = s.create(timeout=300)
+        Envd(s, box).sh("echo kept > /home/user/f")
+        made = snapshot(s, box)
+        for sig in (signal.SIGTERM, signal.SIGINT):
+            s.stop(sig)
+            s.start()
+            for role in ("abx-engine", "abx-control"):
+                for pid in s.roles()[role]:
+                    os.kill(pid, signal.SIGKILL)
+            until(lambda: s.request("GET", "/snapshots")[0] == 200)
+            assert [x["snapshotID"] for x in s.request("GET", "/snapshots")[2]] == [made["snapshotID"]]
+            copy = s.create(template=made["snapshotID"], timeout=60)
+            assert Envd(s, copy).sh("cat /home/user/f") == "kept\n"
+            assert s.kill(copy["sandboxID"]) == 204
+        assert s.request("DELETE", f"/templates/{made['snapshotID']}")[0] == 204
+        until(lambda: s.audit() == [] and not list((s.data_dir / "pool").glob("**/saved/*")))
