@@ -9,6 +9,7 @@
 #include "gateway/internal.h"
 
 #include "base/log.h"
+#include "base/str.h"
 #include "e2b/errors.h"
 #include "e2b/tokens.h"
 
@@ -100,7 +101,7 @@ void gateway_hold(struct gateway *g, const char *id, uint32_t drain_ms, uint64_t
 
 /* --- wake ---------------------------------------------------------------------------------------- */
 
-/* envd asks for its token, or for a signature of it; other ports for the traffic token, if there is one. */
+/* envd asks for its token, or for a signature of it that has not expired; other ports for the traffic token, if there is one. */
 static bool may_wake(const struct request *r, const struct row *row)
 {
     const struct http1_head *head = http_exchange_head(r->ex);
@@ -113,7 +114,8 @@ static bool may_wake(const struct request *r, const struct row *row)
     if (!*row->access_token)
         return true;
     route_proof_read(head, &proof);
-    return route_proof_matches(&proof, slice_str(row->access_token));
+    return route_proof_matches(&proof, slice_str(row->access_token)) &&
+           !route_proof_is_expired(&proof, time_wall_ms() / 1000);
 }
 
 /* The request that asked; it may have lost its client by the time of the answer. */

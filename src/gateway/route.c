@@ -220,3 +220,9 @@ bool route_proof_matches(const struct route_proof *p, struct slice access_token)
     signature_finish(&p->base, access_token, p->expiration_s, want);
     return token_equal(slice_str(p->signature), slice_str(want));
 }
+
+bool route_proof_is_expired(const struct route_proof *p, int64_t now_s)
+{
+    return p->has_signature && p->expiration_s != SIGNATURE_NO_EXPIRATION &&
+           p->expiration_s < now_s;
+}

@@ -46,3 +46,5 @@ struct route_proof {
 
 void route_proof_read(const struct http1_head *head, struct route_proof *ret);
 bool route_proof_matches(const struct route_proof *p, struct slice access_token);
+/* A signature whose time is over, as envd judges it. */
+bool route_proof_is_expired(const struct route_proof *p, int64_t now_s);

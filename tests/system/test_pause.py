@@ -1,10 +1,13 @@
 """Pause and resume on a real service, with plain HTTP: what is kept, what clients see, what crashes leave."""
 
+import base64
+import hashlib
 import json
 import os
 import signal
 import threading
 import time
+from urllib.parse import urlencode
 
 import processes
 import pytest
@@ -48,6 +51,15 @@ def listed(service, query=""):
 def health(service, box):
     """Status and decoded body of GET /health, as clients ask whether it runs."""
     return service.request("GET", "/health", headers={**Envd(service, box).headers, "X-API-Key": ""})[::2]
+
+
+def signed_read(service, box, path, expiration):
+    """Status and body of a read of a file by a signed URL."""
+    text = f"{path}:read::{box['envdAccessToken']}:{expiration}"
+    signature = "v1_" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
+    query = urlencode({"path": path, "signature": signature, "signature_expiration": expiration})
+    headers = {k: v for k, v in Envd(service, box).headers.items() if k.lower() != "x-access-token"}
+    return service.request("GET", f"/files?{query}", headers=headers)[::2]
 
 
 COUNTER = "i=0; while :; do echo $i > /tmp/count; i=$((i+1)); sleep 0.05; done"
@@ -118,7 +130,11 @@ def test_its_time_is_over_and_traffic_wakes_it(service):
         status, _, answer = service.request("GET", "/files?path=/etc/hostname", headers={**envd.headers, "X-Access-Token": token})
         assert (status, answer["message"]) == (403, "This sandbox can't be resumed with the credentials provided. "
                                                     "Check your access token and try again.")
+    past, coming = int(time.time()) - 5, int(time.time()) + 600
+    assert signed_read(service, box, "/etc/hostname", past)[0] == 403
     assert detail(service, box)["state"] == "paused"
+    assert signed_read(service, box, "/etc/hostname", coming) == (200, sandbox.encode() + b"\n")
+    post(service, box, "pause")
     answers = []
     threads = [threading.Thread(target=lambda: answers.append(envd.read("/etc/hostname"))) for _ in range(8)]
     for t in threads:
@@ -128,7 +144,7 @@ def test_its_time_is_over_and_traffic_wakes_it(service):
     assert answers == [sandbox.encode() + b"\n"] * 8
     assert detail(service, box)["state"] == "running"
     types = [e["type"].rsplit(".", 1)[1] for e in service.request("GET", f"/events/sandboxes/{sandbox}?orderAsc=true")[2]]
-    assert types == ["created", "paused", "resumed"]
+    assert types == ["created", "paused", "resumed", "paused", "resumed"]
     assert service.kill(sandbox) == 204
 
 
