@@ -174,6 +174,8 @@ static const struct route_row rows[] = {
     [ROUTE_SNAPSHOTS] = { SCOPE_SANDBOX_READ, false, false, false, api_snapshots },
     [ROUTE_TEMPLATE_DELETE] = { SCOPE_SANDBOX_WRITE, false, false, false, api_template_delete },
     [ROUTE_SANDBOX_FORK] = { SCOPE_SANDBOX_WRITE, true, true, false, api_fork },
+    [ROUTE_SANDBOX_LOGS] = { SCOPE_SANDBOX_READ, true, false, false, api_logs },
+    [ROUTE_SANDBOX_LOGS_V2] = { SCOPE_SANDBOX_READ, true, false, true, api_logs },
     [ROUTE_SANDBOX_METRICS] = { SCOPE_SANDBOX_READ, true, false, false, api_usage },
     [ROUTE_SANDBOXES_METRICS] = { SCOPE_SANDBOX_READ, false, false, false, api_usage_list },
     [ROUTE_EVENTS] = { SCOPE_SANDBOX_READ, false, false, false, api_events },
@@ -395,6 +397,8 @@ void api_on_request(void *user, struct http_exchange *ex)
     case ROUTE_SNAPSHOTS:
     case ROUTE_TEMPLATE_DELETE:
     case ROUTE_SANDBOX_FORK:
+    case ROUTE_SANDBOX_LOGS:
+    case ROUTE_SANDBOX_LOGS_V2:
     case ROUTE_SANDBOX_METRICS:
     case ROUTE_SANDBOXES_METRICS:
     case ROUTE_EVENTS:

@@ -16,6 +16,8 @@
 #define DOWN_TOLD_MS 5000u                     /* requests wait so long for the driver */
 #define KEYS_KEPT_MS INT64_C(86400000)         /* idempotency: 24 h */
 #define EVENTS_KEPT_MS (7 * INT64_C(86400000)) /* a week */
+#define LOGS_PRUNE_EVERY_MS 10000u
+#define LOGS_PRUNE_MAX 2000u
 
 /* --- driver's events ---------------------------------------------------------------------------- */
 
@@ -132,6 +134,15 @@ static void on_prune(uv_timer_t *t)
         log_err("old rows cannot be dropped", &err);
 }
 
+static void on_prune_logs(uv_timer_t *t)
+{
+    struct control *c = container_of(t, struct control, logs_timer);
+    struct abx_err err = { 0 };
+
+    if (store_logs_prune(c->store, time_wall_ms() - LOGS_KEPT_MS, LOGS_PRUNE_MAX, &err) < 0)
+        log_debug("old log lines stay for now", "why", err.msg, NULL);
+}
+
 /* Not only after a restart: whatever went wrong between the two sides does not stay. */
 static void on_compare(uv_timer_t *t)
 {
@@ -199,6 +210,8 @@ static int load_all(struct control *c, const char *engine_sock, struct abx_err *
                       &c->table, err);
     if (r == 0)
         r = snapshots_new(c->store, c->lifecycle, &c->snapshots, err);
+    if (r == 0)
+        table_set_log(c->table, logs_take, c);
     /* Without a driver the sandboxes are left alone. */
     if (r < 0 || !engine_sock)
         return r;
@@ -221,6 +234,7 @@ int control_open(struct control *c, const char *dir, const char *engine_sock, st
     choose_domain(c);
     (void)snprintf(c->client_id, sizeof c->client_id, "%.8s", c->opts.instance);
     (void)uv_timer_init(c->loop, &c->prune_timer);
+    (void)uv_timer_init(c->loop, &c->logs_timer);
     (void)uv_timer_init(c->loop, &c->compare_timer);
     (void)uv_timer_init(c->loop, &c->down_timer);
     r = store_open(c->loop, dir, &c->store, err);
@@ -229,6 +243,7 @@ int control_open(struct control *c, const char *dir, const char *engine_sock, st
     if (r < 0 || !engine_sock)
         return r;
     (void)uv_timer_start(&c->prune_timer, on_prune, 1000, PRUNE_EVERY_MS);
+    (void)uv_timer_start(&c->logs_timer, on_prune_logs, LOGS_PRUNE_EVERY_MS, LOGS_PRUNE_EVERY_MS);
     (void)uv_timer_start(&c->compare_timer, on_compare, COMPARE_EVERY_MS, COMPARE_EVERY_MS);
     return 0;
 }
@@ -236,6 +251,7 @@ int control_open(struct control *c, const char *dir, const char *engine_sock, st
 void control_close(struct control *c)
 {
     uv_close((uv_handle_t *)&c->prune_timer, NULL);
+    uv_close((uv_handle_t *)&c->logs_timer, NULL);
     uv_close((uv_handle_t *)&c->compare_timer, NULL);
     usage_close(TAKE_PTR(c->usage));
     if (c->driver)

@@ -7,6 +7,7 @@
 #include "control/driver.h"
 #include "control/keyring.h"
 #include "control/lifecycle.h"
+#include "control/logs.h"
 #include "control/templates.h"
 #include "e2b/tokens.h"
 #include "net/counters.h"
@@ -49,6 +50,8 @@ struct control {
     char domain[272]; /* never empty */
     uv_timer_t prune_timer;
     uv_timer_t compare_timer;
+    uv_timer_t logs_timer;
+    struct logs_budget logs_budget;
     uv_timer_t down_timer;
 };
 

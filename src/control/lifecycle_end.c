@@ -26,6 +26,17 @@ static char *end_data(const struct sandbox *sb)
     return buf_append_str(&b, "}") == BUF_OK && buf_cstr(&b) ? strdup(buf_cstr(&b)) : NULL;
 }
 
+/* Nobody asked for it, and nothing else says so. */
+static bool ends_badly(const char *reason)
+{
+    static const char *const bad[] = { "oom", "signal", "lost", "died" };
+
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+        if (strcmp(reason, bad[i]) == 0)
+            return true;
+    return false;
+}
+
 static void submit_remove(struct sandbox *sb)
 {
     struct store_sandbox row = sandbox_row(sb, "killing");
@@ -34,7 +45,8 @@ static void submit_remove(struct sandbox *sb)
     struct store_event event = { .id = id,
                                  .type = "sandbox.lifecycle.killed",
                                  .data = data ? data : "{}",
-                                 .time_ms = time_wall_ms() };
+                                 .time_ms = time_wall_ms(),
+                                 .is_warning = ends_badly(sb->kill_reason) };
     struct abx_err err = { 0 };
 
     uuid_new(id);

@@ -59,6 +59,8 @@ struct table {
     uint64_t last_gateway;
     size_t max_active; /* of a team, for what is woken */
     char instance[40];
+    table_log_fn on_log;
+    void *log_user;
     bool is_closing;
 };
 
@@ -316,6 +318,9 @@ static void on_frame(void *user, struct ipc_conn *c, const Abx__Ipc__Frame *fram
         look_up(g, frame->seq, frame->lookup->sandbox_id);
     } else if (frame->body_case == ABX__IPC__FRAME__BODY_WAKE && !g->is_egress) {
         wake(g, frame->seq, frame->wake->sandbox_id);
+    } else if (frame->body_case == ABX__IPC__FRAME__BODY_LOG && g->is_egress) {
+        if (g->table->on_log)
+            g->table->on_log(g->table->log_user, frame->log);
     } else {
         (void)err_set(&err, ABX_PERMISSION_DENIED, "not a message of %s",
                       g->is_egress ? "egress" : "a gateway");
@@ -406,6 +411,12 @@ int table_new(uv_loop_t *loop, const char *instance, struct lifecycle *lifecycle
     (void)snprintf(t->instance, sizeof t->instance, "%s", instance);
     *ret = t;
     return 0;
+}
+
+void table_set_log(struct table *t, table_log_fn on_log, void *user)
+{
+    t->on_log = on_log;
+    t->log_user = user;
 }
 
 int table_listen(struct table *t, int fd, const uid_t *uids, size_t n_uids, enum table_kind kind,

@@ -12,6 +12,7 @@
 #include <uv.h>
 
 #include "control/lifecycle.h"
+#include "schema/ipc.pb-c.h"
 
 #define TABLE_DROP_MS 2000
 /* Of a pause: what unary requests in flight get, and after how long a gateway is disconnected. */
@@ -29,6 +30,9 @@ enum table_kind { TABLE_FOR_GATEWAYS, TABLE_FOR_EGRESS, TABLE_KINDS_ };
 /* Once for each kind. Accepts peers from the listening SEQPACKET socket `fd` (owned) with one of the uids. */
 int table_listen(struct table *t, int fd, const uid_t *uids, size_t n_uids, enum table_kind kind,
                  struct abx_err *err);
+/* Lines for the logs of sandboxes, from egress; borrowed until return. */
+typedef void (*table_log_fn)(void *user, const Abx__Ipc__Log *log);
+void table_set_log(struct table *t, table_log_fn on_log, void *user);
 /* Disconnects all and frees itself from the loop. NULL is fine. */
 void table_close(struct table *t);
 

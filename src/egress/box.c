@@ -16,6 +16,8 @@
 #define TELL_BURST 20u
 #define TELL_PER_SECOND 2u
 #define COUNT_SIZE 4096u
+#define FIELDS_MAX 8u
+#define UDP_WHY "only DNS goes out over UDP"
 
 /* Outlives its box until the loop has let go of the handle. */
 struct listening {
@@ -44,13 +46,49 @@ static bool may_tell(struct box *b)
     return true;
 }
 
+/* Into the sandbox's own logs. Pairs of names and values, a NULL name ends them; a NULL value is left out. While control
+ * is away the service's log alone has it. */
+static void tell_control(struct box *b, const char *message, const char *const *pairs)
+{
+    struct ipc_conn *conn = ipc_client_conn(b->egress->control);
+    Abx__Ipc__LogField rows[FIELDS_MAX], *list[FIELDS_MAX];
+    Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
+    Abx__Ipc__Log log = ABX__IPC__LOG__INIT;
+
+    if (!conn)
+        return;
+    for (; pairs[0] && log.n_fields < FIELDS_MAX; pairs += 2) {
+        if (!pairs[1])
+            continue;
+        abx__ipc__log_field__init(&rows[log.n_fields]);
+        rows[log.n_fields].name = (char *)(uintptr_t)pairs[0];
+        rows[log.n_fields].value = (char *)(uintptr_t)pairs[1];
+        list[log.n_fields] = &rows[log.n_fields];
+        log.n_fields++;
+    }
+    log.fields = list;
+    log.sandbox_id = b->id;
+    log.level = ABX__IPC__LOG__LEVEL__WARN;
+    log.message = (char *)(uintptr_t)message;
+    frame.body_case = ABX__IPC__FRAME__BODY_LOG;
+    frame.log = &log;
+    (void)ipc_conn_send(conn, &frame, NULL, 0,
+                        NULL); /* a control that does not read is no reason to wait */
+}
+
 void box_denied(struct box *b, const char *to, const char *name, const char *rule, const char *why)
 {
-    char untold[24];
+    char untold[24], message[512];
+    const char *pairs[] = { "to",     to,  "name",   name, "rule", rule,
+                            "reason", why, "untold", NULL, NULL };
 
     if (!may_tell(b))
         return;
     (void)snprintf(untold, sizeof untold, "%" PRIu64, b->n_untold);
+    pairs[9] = b->n_untold ? untold : NULL;
+    (void)snprintf(message, sizeof message, "Denied: %s%s%.256s: %s", to, name ? ", " : "",
+                   name ? name : "", why);
+    tell_control(b, message, pairs);
     log_info("egress denied", "id", b->id, "to", to, "rule", rule, "why", why,
              name          ? "name"
              : b->n_untold ? "untold"
@@ -69,9 +107,12 @@ static void tell_datagrams(struct box *b)
         return;
     (void)snprintf(count, sizeof count, "%" PRIu64, n - b->refused_told);
     b->refused_told = n;
-    if (may_tell(b))
-        log_info("egress denied", "id", b->id, "rule", "udp", "why", "only DNS goes out over UDP",
-                 "datagrams", count, NULL);
+    if (!may_tell(b))
+        return;
+    log_info("egress denied", "id", b->id, "rule", "udp", "why", UDP_WHY, "datagrams", count, NULL);
+    tell_control(
+        b, "Denied: UDP: " UDP_WHY,
+        (const char *const[]){ "rule", "udp", "reason", UDP_WHY, "datagrams", count, NULL });
 }
 
 /* --- sockets ------------------------------------------------------------------------------------ */

@@ -78,7 +78,7 @@ void box_steer(struct box *b, int fds[4]);
 void box_unsteer(struct box *b);
 /* Once a second: goes on with what was put off. */
 void box_tick(struct box *b);
-/* Says in the log that something was refused. `name` may be NULL. */
+/* Says in the service's log and in the sandbox's own that something was refused. `name` may be NULL. */
 void box_denied(struct box *b, const char *to, const char *name, const char *rule, const char *why);
 
 /* --- flow.c --- */

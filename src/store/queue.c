@@ -48,6 +48,7 @@ void op_free(struct op *op)
         free(c);
     }
     free(op->events);
+    free(op->logs);
     free(op->metrics_rows);
     free(op);
 }
@@ -227,6 +228,8 @@ static void complete_all(struct store *s)
             op->created(op->user, failure ? NULL : &op->result, failure);
         else if (op->listed)
             op->listed(op->user, op->events, failure ? 0 : op->n_events, failure);
+        else if (op->logged)
+            op->logged(op->user, op->logs, failure ? 0 : op->n_logs, failure);
         else if (op->measured)
             op->measured(op->user, op->metrics_rows, failure ? 0 : op->n_metrics_rows, failure);
         else if (op->done)

@@ -34,6 +34,10 @@ struct op {
     struct store_event_filter filter;
     struct store_event *events; /* what was read; freed with the op */
     size_t n_events;
+    struct store_log log;
+    struct store_log_filter log_filter;
+    struct store_log *logs; /* what was read; freed with the op */
+    size_t n_logs;
     struct store_metrics metrics;
     struct store_metrics_filter metrics_filter;
     struct store_metrics *metrics_rows; /* what was read; freed with the op */
@@ -42,6 +46,7 @@ struct op {
     store_done_fn done;
     store_created_fn created;
     store_events_fn listed;
+    store_logs_fn logged;
     store_metrics_fn measured;
     void *user;
 };

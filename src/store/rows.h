@@ -19,6 +19,11 @@ enum {
     SQL_EVENT,
     SQL_EVENTS, /* four: all or one sandbox, descending or ascending */
     SQL_EVENTS_LAST_ = SQL_EVENTS + 3,
+    SQL_LOG_INSERT,
+    SQL_LOG_TRIM,
+    SQL_LOGS_READ, /* two: ascending, descending */
+    SQL_LOGS_READ_LAST_ = SQL_LOGS_READ + 1,
+    SQL_LOGS_PRUNE,
     SQL_METRICS_INSERT,
     SQL_METRICS_READ,
     SQL_METRICS_PRUNE,
@@ -43,3 +48,6 @@ enum {
     SQL_COUNT_,
 };
 _Static_assert(SQL_COUNT_ <= DB_STATEMENTS_MAX, "more statements than slots");
+
+/* logs.c: writes a line, inside a transaction. */
+int log_insert(struct db *d, const struct store_log *log, struct abx_err *err);

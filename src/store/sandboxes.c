@@ -1,4 +1,7 @@
 /* sandboxes.c - rows of sandboxes, idempotency keys and events. See store.h. */
+#include <stdio.h>
+#include <string.h>
+
 #include "store/rows.h"
 
 static bool keep_sandbox(struct op *op, const struct store_sandbox *sb)
@@ -136,21 +139,43 @@ static int put_answer(struct op *op, struct db *d, struct abx_err *err)
                      err);
 }
 
+/* "sandbox.lifecycle.killed": "Sandbox killed" */
+static int put_event_line(const struct store_sandbox *sb, const struct store_event *e, struct db *d,
+                          struct abx_err *err)
+{
+    const char *dot = strrchr(e->type, '.');
+    char message[80];
+    struct store_log line = {
+        .sandbox_id = sb->id,
+        .team = sb->team,
+        .time_ms = e->time_ms,
+        .level = e->is_warning ? STORE_WARN : STORE_INFO,
+        .logger = "lifecycle",
+        .message = message,
+        .fields = e->data,
+    };
+
+    (void)snprintf(message, sizeof message, "Sandbox %s", dot ? dot + 1 : e->type);
+    return log_insert(d, &line, err);
+}
+
 static int put_event(struct op *op, struct db *d, struct abx_err *err)
 {
     const struct store_event *e = &op->event;
     const struct store_sandbox *sb = &op->sandbox;
+    int r;
 
     if (!e->id[0])
         return 0;
-    return db_finish(d,
-                     db_bind(d, SQL_EVENT,
-                             "INSERT INTO events (id, type, sandbox_id, team_id, template_id,"
-                             " build_id, execution_id, data, time_ms) VALUES ($1, $2, $3, $4, $5,"
-                             " $6, $7, $8, $9)",
-                             err, "tttttttti", e->id, e->type, sb->id, sb->team, sb->template_id,
-                             sb->build_id, sb->execution_id, e->data, e->time_ms),
-                     err);
+    r = db_finish(d,
+                  db_bind(d, SQL_EVENT,
+                          "INSERT INTO events (id, type, sandbox_id, team_id, template_id,"
+                          " build_id, execution_id, data, time_ms) VALUES ($1, $2, $3, $4, $5,"
+                          " $6, $7, $8, $9)",
+                          err, "tttttttti", e->id, e->type, sb->id, sb->team, sb->template_id,
+                          sb->build_id, sb->execution_id, e->data, e->time_ms),
+                  err);
+    return r < 0 ? r : put_event_line(sb, e, d, err);
 }
 
 static int run_run(struct op *op, struct db *d, struct abx_err *err)

@@ -61,6 +61,13 @@ static const char *const steps_sql[] = {
     " id TEXT PRIMARY KEY, team_id TEXT NOT NULL, name TEXT NOT NULL, sandbox_id TEXT NOT NULL,"
     " build_id TEXT NOT NULL, digest TEXT NOT NULL, alias TEXT NOT NULL, disk_mb BIGINT NOT NULL,"
     " created_ms BIGINT NOT NULL);",
+    /* 4 -> 5. What can be read as a sandbox's logs. `level`: enum store_level. */
+    "CREATE TABLE logs ("
+    " seq INTEGER PRIMARY KEY, sandbox_id TEXT NOT NULL, team_id TEXT NOT NULL,"
+    " time_ms BIGINT NOT NULL, level INTEGER NOT NULL, logger TEXT NOT NULL,"
+    " message TEXT NOT NULL, fields TEXT NOT NULL);"
+    "CREATE INDEX logs_sandbox ON logs (sandbox_id, time_ms);"
+    "CREATE INDEX logs_time ON logs (time_ms);",
 };
 
 const struct schema_steps schema_steps = { steps_sql, ARRAY_SIZE(steps_sql) };

@@ -69,11 +69,13 @@ struct store_answer {
     const char *body;
 };
 
+/* An event is a line in the sandbox's logs, too, of the logger "lifecycle". */
 struct store_event {
     const char *id; /* UUID; NULL or empty = no event */
     const char *type;
     const char *data; /* JSON object */
     int64_t time_ms;
+    bool is_warning; /* the line's level */
     /* Read only: what it is about, as it was then. */
     const char *sandbox_id;
     const char *team;
@@ -143,6 +145,40 @@ int store_events(struct store *s, const struct store_event_filter *filter, store
 /* Drops idempotency keys older than `keys_before_ms` and events older than `events_before_ms`. */
 int store_prune(struct store *s, int64_t keys_before_ms, int64_t events_before_ms,
                 store_done_fn done, void *user, struct abx_err *err);
+
+/* --- logs -------------------------------------------------------------------------------------- */
+
+enum store_level { STORE_DEBUG, STORE_INFO, STORE_WARN, STORE_ERROR };
+
+struct store_log {
+    const char *sandbox_id;
+    const char *team;
+    int64_t time_ms;
+    enum store_level level;
+    const char *logger; /* which part of the service it is from */
+    const char *message;
+    const char *fields; /* JSON object */
+};
+struct store_log_filter {
+    const char *team;
+    const char *sandbox_id;
+    int64_t from_ms, to_ms; /* ends included */
+    enum store_level level; /* the least */
+    const char *search;     /* in the message, whatever the case of ASCII letters; empty = all */
+    uint32_t limit;         /* 1 to STORE_LOGS_PAGE */
+    bool is_descending;
+};
+#define STORE_LOGS_PAGE 1000u
+#define STORE_LOGS_MAX 10000u /* lines of one sandbox, about; the oldest go */
+typedef void (*store_logs_fn)(void *user, const struct store_log *logs, size_t n,
+                              const struct abx_err *failure);
+/* Completes without a call. Refused when the queue is full. */
+int store_log_add(struct store *s, const struct store_log *log, struct abx_err *err);
+/* In the order of time, and of writing within a millisecond; sees every write that was queued before. */
+int store_logs_read(struct store *s, const struct store_log_filter *filter, store_logs_fn done,
+                    void *user, struct abx_err *err);
+/* Drops up to `max` lines that are older, the oldest first. */
+int store_logs_prune(struct store *s, int64_t before_ms, uint32_t max, struct abx_err *err);
 
 /* --- metrics ----------------------------------------------------------------------------------- */
 

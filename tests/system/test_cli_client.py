@@ -148,13 +148,6 @@ def test_pause_and_resume(cli, box):
     cli.run("exec", box, "ls", "/tmp/before", status=0)
 
 
-@pytest.mark.parametrize("words", [("logs",)])
-def test_what_the_service_cannot_do_yet(cli, box, words):
-    status, out, err = cli.run("sandbox", *words, box)
-    assert status == 1 and out == b"" and b"not available on this server" in err
-    assert cli.json("sandbox", *words, box, status=1)["error"]["code"] == "unimplemented"
-
-
 # ---- lists ----
 
 

@@ -113,7 +113,6 @@ def test_routes(control):
         ("GET", "/v2/templates"),
         ("GET", "/templates"),
         ("GET", "/templates/aliases/team%2Fx%3Ay"),
-        ("GET", "/v2/sandboxes/iabc/logs"),
         ("POST", "/volumes"),
     ):
         assert control.ask(method, path).message == "This endpoint is not available on this server"

@@ -1,5 +1,7 @@
 """What a sandbox used and what happened to it, on a real service: plain HTTP, the official clients, `abx`, the package."""
 
+import datetime
+import json
 import os
 import subprocess
 import time
@@ -164,3 +166,131 @@ def test_metrics_by_clients(service, build_dir, tools_dir, tmp_path):
     assert cli.text("sandbox", "metrics", sandbox, "--limit", "1").count("\n") == 1
     assert cli.run("sandbox", "metrics", "inosuchone0")[0] != 0
     assert service.kill(sandbox) == 204
+
+
+# ---- logs ----
+
+
+def logs(service, box, query="", version="/v2"):
+    return get(service, f"{version}/sandboxes/{box['sandboxID']}/logs{query}")
+
+
+def messages(service, box, query=""):
+    return [e["message"] for e in logs(service, box, query)["logs"]]
+
+
+def test_logs_of_a_life(service):
+    box = service.create(timeout=600)
+    sandbox = box["sandboxID"]
+    assert service.request("POST", f"/sandboxes/{sandbox}/pause")[0] == 204
+    assert service.request("POST", f"/sandboxes/{sandbox}/connect", {"timeout": 600})[0] == 201
+    assert messages(service, box) == ["Sandbox created", "Sandbox paused", "Sandbox resumed"]
+    entries = logs(service, box)["logs"]
+    for e in entries:
+        assert set(e) == {"timestamp", "message", "level", "fields"} and e["level"] == "info"
+        assert e["fields"]["logger"] == "lifecycle" and all(isinstance(v, str) for v in e["fields"].values())
+    first = logs(service, box, version="")
+    assert first["logEntries"] == entries and [x["timestamp"] for x in first["logs"]] == [e["timestamp"] for e in entries]
+    for line, e in zip(first["logs"], entries):
+        assert json.loads(line["line"]) == {**e["fields"], **{k: e[k] for k in ("level", "message", "timestamp")}}
+
+    # Pages, both ways: a cursor belongs to its page.
+    def at(entry):
+        whole = datetime.datetime.fromisoformat(entry["timestamp"].replace("Z", "+00:00"))
+        return round(whole.timestamp() * 1000)
+
+    last = at(entries[-1])
+    assert messages(service, box, "?limit=2") == ["Sandbox created", "Sandbox paused"]
+    assert messages(service, box, f"?cursor={at(entries[1])}") == ["Sandbox paused", "Sandbox resumed"]
+    assert messages(service, box, "?direction=backward&limit=2") == ["Sandbox resumed", "Sandbox paused"]
+    assert messages(service, box, f"?direction=backward&cursor={at(entries[1])}") == ["Sandbox paused", "Sandbox created"]
+    assert messages(service, box, f"?cursor={last + 1}") == []
+    assert [json.loads(x["line"])["message"] for x in logs(service, box, f"?start={last}", "")["logs"]] == ["Sandbox resumed"]
+    assert messages(service, box, "?search=PAUS") == ["Sandbox paused"] and messages(service, box, "?search=%25") == []
+    assert len(messages(service, box, "?level=debug")) == 3 and messages(service, box, "?level=warn") == []
+    for query, part in (("limit=0", "limit"), ("limit=1001", "limit"), ("cursor=x", "cursor"), ("level=loud", "level"),
+                        ("direction=up", "direction"), ("search=" + "x" * 257, "search")):
+        assert f"Invalid {part}" in get(service, f"/v2/sandboxes/{sandbox}/logs?{query}", 400)["message"]
+    for version in ("", "/v2"):
+        get(service, f"{version}/sandboxes/inosuchone0/logs", 404)
+    assert service.kill(sandbox) == 204
+    assert logs(service, box)["logs"][-1]["message"] == "Sandbox killed"
+    assert logs(service, box)["logs"][-1]["fields"]["reason"] == "request"
+
+
+DIAL = "import socket; s = socket.socket(); s.settimeout(5); s.connect(('{}', {}))"
+
+
+FLOOD_CONNECTIONS = 900
+FLOOD = f"""
+import socket
+for i in range({FLOOD_CONNECTIONS}):
+    s = socket.socket()
+    try:
+        s.connect(('198.51.100.7', 82))
+    except OSError:
+        pass
+    s.close()
+"""
+
+
+def test_denials_are_lines_with_rule_and_reason(service):
+    box = service.create(timeout=600, network={"denyOut": ["198.51.100.7/32"]})
+    envd = Envd(service, box)
+    envd.sh(f"python3 -c \"{DIAL.format('198.51.100.7', 81)}\" 2>&1; python3 -c \"{DIAL.format('169.254.169.254', 80)}\" 2>&1; true")
+    lines = until(lambda: (found := [e for e in logs(service, box, "?level=warn")["logs"]]) and len(found) >= 2 and found)
+    assert all(e["fields"]["logger"] == "egress" and e["fields"]["reason"] and e["message"].startswith("Denied: ") for e in lines)
+    by_target = {e["fields"]["to"]: e["fields"] for e in lines}
+    assert by_target["198.51.100.7:81"]["rule"] == "denyOut 198.51.100.7/32"
+    assert "169.254.169.254:80" in by_target
+    assert messages(service, box, "?search=169.254") != []
+    # Bounded: a sandbox that dials without end writes a few lines a second, one of which says how many are missing.
+    envd.sh(f"python3 -c \"{FLOOD}\"", timeout=120)
+    until(lambda: any(e["fields"].get("to") == "198.51.100.7:82" for e in logs(service, box)["logs"]))
+    assert len(logs(service, box)["logs"]) < FLOOD_CONNECTIONS / 2
+    assert service.kill(box["sandboxID"]) == 204
+    assert any("Denied" in m for m in messages(service, box))
+
+
+def test_logs_survive_control(service):
+    box = service.create(timeout=600)
+    before = logs(service, box)
+    (pid,) = service.roles()["abx-control"]
+    os.kill(pid, 9)
+    until(lambda: service.roles().get("abx-control", [pid]) != [pid])
+    assert logs(service, box) == before
+    assert service.kill(box["sandboxID"]) == 204
+
+
+def test_logs_by_clients(service, build_dir, tools_dir, tmp_path):
+    box = service.create(timeout=600)
+    sandbox = box["sandboxID"]
+    shown = e2b_cli(service, tools_dir, tmp_path, "sandbox", "logs", sandbox)
+    assert "Sandbox created" in shown and "INFO" in shown
+    assert "Sandbox created" not in e2b_cli(service, tools_dir, tmp_path, "sandbox", "logs", sandbox, "--level", "WARN")
+    cli = Cli(build_dir, tmp_path, service.client_env())
+    assert [e["message"] for e in cli.json("sandbox", "logs", sandbox)] == ["Sandbox created"]
+    assert cli.json("sandbox", "logs", sandbox, "--level", "error") == []
+    # Follows until the sandbox is gone, and sees its end.
+    follower = cli.popen("sandbox", "logs", "-f", sandbox)
+    official = subprocess.Popen([tools_dir / "bin/node", tools_dir / "node/node_modules/.bin/e2b", "sandbox", "logs", "-f", sandbox],
+                                cwd=tmp_path, env=client_env(service, tmp_path, tools_dir), text=True, stdout=subprocess.PIPE,
+                                stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    try:
+        assert b"Sandbox created" in follower.stdout.readline()
+        line = official.stdout.readline()
+        while "Sandbox created" not in line:
+            line = official.stdout.readline()
+            assert line
+        assert service.request("POST", f"/sandboxes/{sandbox}/timeout", {"timeout": 500})[0] == 204
+        assert b"Sandbox updated" in follower.stdout.readline()
+        while "Sandbox updated" not in line:
+            line = official.stdout.readline()
+            assert line
+        assert service.kill(sandbox) == 204
+        assert b"Sandbox killed" in follower.communicate(timeout=60)[0] and follower.returncode == 0
+        official.communicate(timeout=60)
+    finally:
+        for p in (follower, official):
+            p.kill()
+            p.wait()

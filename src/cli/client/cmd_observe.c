@@ -8,6 +8,8 @@
 
 #define FOLLOW_PAUSE_MS 1000
 #define PAGE 1000
+#define LAST_PAGES                                                                                 \
+    3u /* the line of its end comes when all of it is removed, after it cannot be seen any more */
 
 /* ---- logs ---- */
 
@@ -80,10 +82,20 @@ static int print_page(struct session *s, struct cursor *c, json_t *all)
     return fresh;
 }
 
+/* Only the service's word for it: what went wrong otherwise shows when the next page is asked for. */
+static bool is_gone(struct session *s)
+{
+    _cleanup_(abx_call_freep) abx_call *call =
+        abx_sandbox_get_info(s->client, s->config, s->args.values[0], ABX_UNSET);
+
+    return session_wait(s, call) < 0 && s->error.reason == ABX_REASON_SANDBOX_NOT_FOUND;
+}
+
 int cmd_sandbox_logs(struct session *s)
 {
     struct cursor c = { .left = s->args.number[OPT_LIMIT] ? s->args.number[OPT_LIMIT] : -1 };
     bool follows = s->args.number[OPT_FOLLOW] != 0;
+    unsigned ended = 0; /* pages without anything new since it is gone */
     json_t *all = follows ? NULL : json_array();
     int r;
 
@@ -91,8 +103,12 @@ int cmd_sandbox_logs(struct session *s)
         r = print_page(s, &c, all);
         if (r >= 0 && follows && output_end() != 0)
             return 1;
-        if (r == 0 && follows && c.left != 0)
-            (void)poll(NULL, 0, FOLLOW_PAUSE_MS);
+        if (r != 0 || !follows || c.left == 0)
+            continue;
+        ended += ended > 0 || is_gone(s);
+        if (ended > LAST_PAGES)
+            break;
+        (void)poll(NULL, 0, FOLLOW_PAUSE_MS);
     } while (r > 0 || (r == 0 && follows && c.left != 0));
     if (r < 0) {
         json_decref(all);

@@ -1,5 +1,4 @@
 /* The store as control uses it: queued writes, claims of idempotency keys, loading after a restart. */
-#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,54 +7,8 @@
 
 #include <cmocka.h>
 
-#include "base/fd.h"
-#include "base/path.h"
 #include "base/str.h"
-#include "store/store.h"
-
-static char dir[64];
-static uv_loop_t loop;
-static struct store *store;
-
-static void reopen(void)
-{
-    struct abx_err err = { 0 };
-
-    store_close(store);
-    (void)uv_run(&loop, UV_RUN_DEFAULT);
-    store = NULL;
-    assert_int_equal(store_open(&loop, dir, &store, &err), 0);
-}
-
-/* path_remove_tree wants a name in a folder. */
-static int remove_dir(void)
-{
-    _cleanup_(closep) int tmp = open("/tmp", O_DIRECTORY | O_CLOEXEC);
-
-    return path_remove_tree(tmp, dir + strlen("/tmp/"), NULL);
-}
-
-static int setup(void **state)
-{
-    struct abx_err err = { 0 };
-
-    (void)state;
-    (void)snprintf(dir, sizeof dir, "/tmp/abx-store-XXXXXX");
-    if (!mkdtemp(dir) || uv_loop_init(&loop) < 0)
-        return -1;
-    return store_open(&loop, dir, &store, &err);
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    store_close(store);
-    store = NULL;
-    (void)uv_run(&loop, UV_RUN_DEFAULT);
-    if (uv_loop_close(&loop) < 0)
-        return -1;
-    return remove_dir();
-}
+#include "store_test.h"
 
 struct result {
     int calls;
@@ -552,85 +505,6 @@ static void events_are_read_in_order_and_in_pages(void **state)
     assert_int_equal(read_events("other", "", 0, 4, false).n, 0);
 }
 
-struct metered {
-    int calls;
-    size_t n;
-    int64_t first, last;
-    char samples[32];
-    uint32_t memory_mb;
-};
-
-static void on_metrics(void *user, const struct store_metrics *rows, size_t n,
-                       const struct abx_err *failure)
-{
-    struct metered *m = user;
-
-    assert_null(failure);
-    m->calls++;
-    m->n = n;
-    if (n == 0)
-        return;
-    m->first = rows[0].first_ms;
-    m->last = rows[n - 1].last_ms;
-    m->memory_mb = rows[n - 1].memory_mb;
-    (void)snprintf(m->samples, sizeof m->samples, "%s", rows[0].samples);
-}
-
-static struct metered read_metrics(const char *team, const char *id, int64_t from, int64_t to)
-{
-    const struct store_metrics_filter f = { team, id, from, to };
-    struct metered m = { 0 };
-    struct abx_err err = { 0 };
-
-    assert_int_equal(store_metrics_read(store, &f, on_metrics, &m, &err), 0);
-    while (m.calls == 0)
-        (void)uv_run(&loop, UV_RUN_ONCE);
-    return m;
-}
-
-static void metrics_are_read_in_order_and_pruned_oldest_first(void **state)
-{
-    struct metered m;
-    struct abx_err err = { 0 };
-    char text[16];
-
-    (void)state;
-    /* Over several sizes of the answer's memory. */
-    for (int i = 0; i < 300; i++) {
-        (void)snprintf(text, sizeof text, "s%d", i);
-        assert_int_equal(store_metrics_add(store,
-                                           &(struct store_metrics){ "i1", "t1", i * 10, i * 10 + 5,
-                                                                    1, 512, 0, text },
-                                           &err),
-                         0);
-    }
-    assert_int_equal(
-        store_metrics_add(store, &(struct store_metrics){ "i2", "t2", 7, 7, 1, 256, 0, "other" },
-                          &err),
-        0);
-    m = read_metrics("t1", "i1", 0, INT64_MAX);
-    assert_int_equal(m.n, 300);
-    assert_int_equal(m.first, 0);
-    assert_int_equal(m.last, 2995);
-    assert_string_equal(m.samples, "s0");
-    assert_int_equal(m.memory_mb, 512);
-    m = read_metrics("t1", "i1", 5, 10); /* ends count */
-    assert_int_equal(m.n, 2);
-    assert_int_equal(read_metrics("t1", "i1", 6, 9).n, 0);
-    assert_int_equal(read_metrics("t1", "i2", 0, INT64_MAX).n, 0);
-    assert_int_equal(read_metrics("t2", "i2", 0, INT64_MAX).n, 1);
-
-    assert_int_equal(store_metrics_prune(store, 2000, 100, &err), 0);
-    m = read_metrics("t1", "i1", 0, INT64_MAX);
-    assert_int_equal(m.n, 201); /* 99 of them and the one of the other */
-    assert_int_equal(m.first, 990);
-    assert_int_equal(store_metrics_prune(store, 2000, 1000, &err), 0);
-    m = read_metrics("t1", "i1", 0, INT64_MAX);
-    assert_int_equal(m.first, 2000);
-    reopen();
-    assert_int_equal(read_metrics("t1", "i1", 0, INT64_MAX).n, 100);
-}
-
 static void count_snapshot(void *user, const struct store_snapshot *t)
 {
     unsigned *n = user;
@@ -672,8 +546,6 @@ static void snapshots_are_kept(void **state)
     assert_int_equal(n, 1);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -687,7 +559,6 @@ int main(void)
         TEST(closing_finishes_what_is_queued),
         TEST(old_keys_and_events_are_pruned),
         TEST(events_are_read_in_order_and_in_pages),
-        TEST(metrics_are_read_in_order_and_pruned_oldest_first),
         TEST(snapshots_are_kept),
         TEST(keys_are_kept_with_their_times),
         TEST(a_tag_moves_to_the_newest_build),
