@@ -18,6 +18,8 @@
 #define COUNT_SIZE 4096u
 #define FIELDS_MAX 8u
 #define UDP_WHY "only DNS goes out over UDP"
+#define FDS_RESERVED 320u /* links, questions for names, listeners of new sandboxes */
+#define FEW_FLOWS 32u
 
 /* Outlives its box until the loop has let go of the handle. */
 struct listening {
@@ -234,6 +236,15 @@ void box_free(struct box *b)
     policy_free(b->policy);
     pins_done(&b->pins);
     free(b);
+}
+
+bool box_has_room(const struct box *b)
+{
+    const struct egress *e = b->egress;
+    size_t used = 2 * e->n_flows + e->n_streams + 3 * e->n_boxes + 2 * e->pipes.n_open;
+    size_t max = b->n_flows > FEW_FLOWS ? e->opts.max_fds / 4 * 3 : e->opts.max_fds;
+
+    return used + FDS_RESERVED <= max;
 }
 
 void box_recheck(struct box *b)

@@ -33,7 +33,6 @@
 #define HTTP_PORT 80u
 #define HTTPS_PORT 443u
 #define DNS_PORT 53u
-#define FDS_RESERVED 320u /* links, listeners of new sandboxes */
 
 enum flow_state { FLOW_NAME, FLOW_DIAL, FLOW_PROXY, FLOW_RELAY };
 
@@ -440,15 +439,14 @@ static void on_event(uv_poll_t *poll, int status, int events)
 
 static bool is_room(struct flow *f)
 {
-    const struct egress *e = f->egress;
     const struct box *b = f->box;
 
     /* Itself is counted. */
-    if (b->n_flows > e->opts.max_sandbox_connections) {
+    if (b->n_flows > b->egress->opts.max_sandbox_connections) {
         deny(f, NULL, "limit", "the sandbox has as many connections as it may");
         return false;
     }
-    if (2 * e->n_flows + 3 * e->n_boxes + 2 * e->pipes.n_open + FDS_RESERVED > e->opts.max_fds) {
+    if (!box_has_room(b)) {
         deny(f, NULL, "limit", "all sandboxes together have as many connections as they may");
         return false;
     }

@@ -59,6 +59,7 @@ struct egress {
     struct timespec servers_at;      /* when their file was changed */
     struct box *boxes[BOX_BUCKETS];
     size_t n_boxes, n_flows;
+    size_t n_streams; /* connections to port 53 */
     uint64_t generation;
     uv_timer_t timer; /* once a second */
     bool is_closing;
@@ -80,6 +81,9 @@ void box_unsteer(struct box *b);
 void box_tick(struct box *b);
 /* Says in the service's log and in the sandbox's own that something was refused. `name` may be NULL. */
 void box_denied(struct box *b, const char *to, const char *name, const char *rule, const char *why);
+
+/* May it have one connection more? The last quarter of the descriptors is for sandboxes with few connections. */
+bool box_has_room(const struct box *b);
 
 /* --- flow.c --- */
 

@@ -326,6 +326,7 @@ static void stream_close(struct stream *s)
 
     if (!n)
         return;
+    n->box->egress->n_streams--;
     for (struct ask *a = n->asks; a; a = next) {
         next = a->next;
         if (a->to.stream == s)
@@ -392,7 +393,8 @@ static void on_stream(struct sock *sock, unsigned what)
 
 void names_stream(struct names *n, int fd)
 {
-    struct stream *s = n->n_streams < STREAMS_MAX ? calloc(1, sizeof *s) : NULL;
+    bool is_room = n->n_streams < STREAMS_MAX && box_has_room(n->box);
+    struct stream *s = is_room ? calloc(1, sizeof *s) : NULL;
 
     if (!s) {
         fd_close(fd);
@@ -409,6 +411,7 @@ void names_stream(struct names *n, int fd)
         s->next->prev = s;
     n->streams = s;
     n->n_streams++;
+    n->box->egress->n_streams++;
     sock_watch(&s->sock, SOCK_READABLE);
     sock_set_deadline(&s->sock, sock_now(&s->sock), STREAM_IDLE_MS);
 }

@@ -324,3 +324,36 @@ def test_a_sandbox_that_takes_all_it_may_does_not_stop_another(service, names):
             assert resident < 65536, f"{resident} KiB"
         assert service.kill(hog.id) == 204
         until(lambda: service.audit() == [], 60)  # its process may be closing its sockets still
+
+
+def test_few_descriptors_are_not_all_for_one_sandbox(lab, names, build_dir, base_template, tmp_path):
+    """A hog gets most of them and then a denial; who has few connections still gets more."""
+    program = """
+import socket, sys
+held = []
+for i in range(1500):
+    s = socket.socket()
+    s.settimeout(30)
+    try:
+        s.connect(("198.51.100.10", 7))
+        if not s.recv(1):
+            raise ConnectionResetError
+    except ConnectionError:
+        break
+    held.append(s)
+print(len(held), flush=True)
+sys.stdin.read()
+"""
+    few = tmp_path / "abx"
+    few.write_text(f'#!/bin/sh\nulimit -n 2048\nexec {build_dir}/abx "$@"\n')
+    few.chmod(0o755)
+    service = Service(build_dir, "--gateways", "1", "--egress-dns", NAMES)
+    service.abx = few
+    with service, Box(service) as hog, Box(service) as box:
+        command = {"cmd": "/usr/bin/python3", "args": ["-c", program]}
+        output = output_of(hog.envd.stream("process.Process/Start", {"process": command, "stdin": True, "tag": "hog"}, 120))
+        assert 300 < int(next(output)) < 800
+        until(lambda: hog.denials('rule="limit"'), 20)
+        for _ in range(3):
+            assert box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}"
+        assert resolve(box, "web.example") == {"web.example": [WEB, WEB6]}
