@@ -97,10 +97,10 @@ void lifecycle_end(struct sandbox *sb, enum sandbox_state from, const char *reas
     sb->t_kill_ns = time_mono_ns();
     sb->call = 0;
     (void)uv_timer_stop(&sb->timer);
-    sandbox_forget_envs(sb);
     /* Not needed for safety (after a crash the row still says running, and so does the sandbox), so
      * that a full disk does not stop a kill. */
     (void)store_sandbox_killing(l->opts.store, &row, answer, NULL);
+    sandbox_forget_envs(sb); /* the row borrows from it */
     lifecycle_refuse_all(sb);
     sb->is_told = !was_visible || !l->opts.on_drop(l->opts.user, sb);
     if (!sb->is_killed)

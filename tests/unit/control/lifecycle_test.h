@@ -301,6 +301,9 @@ static _unused_ void close_all(void)
     store_close(w.store);
     w.store = NULL;
     lifecycle_free(w.lifecycle);
+    if (w.fake.change.done)
+        free(w.fake.change.user); /* what a driver frees with its last answer */
+    w.fake.change.done = NULL;
     w.lifecycle = NULL;
     (void)uv_run(&w.loop, UV_RUN_DEFAULT);
 }

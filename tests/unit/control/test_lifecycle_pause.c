@@ -335,7 +335,6 @@ static void check_after(const struct after *x, bool drops_memory)
             (void)uv_run(&w.loop, UV_RUN_NOWAIT);
         }
     }
-    w.fake.change.done = NULL; /* its answer is for nobody any more */
     close_all();
     open_all();
     w.fake.state = x->there;
