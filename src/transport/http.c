@@ -402,6 +402,7 @@ int exchange_on_send(void *user, char *ip, char *own_ip, int port, int own_port)
     }
     x->is_sent = true;
     x->is_refused = false;
+    pool_sends(x, own_port);
     return CURL_PREREQFUNC_OK;
 }
 

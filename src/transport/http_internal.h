@@ -138,6 +138,8 @@ struct http_socket {
     int own_port; /* of a new one */
     int64_t hold_until_ns;
     const struct http_exchange *opener; /* to compare with, not to follow: it may be gone */
+    const struct http_exchange *sender; /* whose request went out on it last, likewise */
+    int port;                           /* its own; 0: not asked yet */
 };
 
 DEFINE_CLEANUP(struct http_pool *, http_pool_free)
@@ -191,6 +193,13 @@ bool pool_is_full(const struct http_pool *pool);
  * allows fewer refuses the others, and libcurl does not tell a stream that was refused on a shared connection, and had
  * no effect, from one that was lost. */
 int64_t pool_hold_ms(struct http_exchange *x, int own_port);
+
+/* A request of `x` goes out on the connection with this port of ours, so an answer may come on it. libcurl does not
+ * always say so itself: it reads before it asks to be told of bytes. */
+void pool_sends(const struct http_exchange *x, int own_port);
+
+/* libcurl is done with `x`: if its connection is kept, nothing may come on it now. */
+void pool_sent(const struct http_exchange *x);
 /* The answer begins: those that were held because of it go out. */
 void pool_answered(struct http_exchange *x);
 /* After libcurl ran: finished transfers, cancels. */

@@ -8,6 +8,7 @@
  * exchanges, so that at most max_idle_connections stay; when nothing ran for idle_timeout_ms a new multi
  * handle takes the place of the old one.
  */
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
@@ -92,16 +93,6 @@ static struct http_socket *socket_get(struct http_pool *pool, int fd)
     return s;
 }
 
-/* libcurl wants nothing of a socket any more: because the exchange is complete, and not paused? */
-static bool is_complete(CURL *easy)
-{
-    struct http_exchange *x = NULL;
-
-    (void)curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&x);
-    return x && !x->is_tunnel && !x->recv_paused && !x->send_paused &&
-           (x->has_head || x->is_discarding) && x->head.version < 20;
-}
-
 /* Of an exchange in cleartext libcurl wants both directions only of a connection that is there, to send a request. */
 static void easy_sends_on(CURL *easy, int fd)
 {
@@ -125,9 +116,6 @@ static int pool_socket(CURL *easy, curl_socket_t fd, int what, void *user, void 
                                                (what & CURL_POLL_OUT ? CLIENT_OUT : 0);
     if (what == CURL_POLL_INOUT)
         easy_sends_on(easy, fd);
-    s->is_idle = s->wanted == 0 && s->is_open && is_complete(easy);
-    if (s->is_idle)
-        return client_watch_set(pool->client, &s->watch, CLIENT_IN, NULL) < 0 ? -1 : 0;
     if (s->wanted == 0 && s->is_open && s->watch.events == CLIENT_IN)
         return 0;
     return client_watch_set(pool->client, &s->watch, s->wanted, NULL) < 0 ? -1 : 0;
@@ -152,11 +140,59 @@ static curl_socket_t pool_open(void *user, curlsocktype purpose, struct curl_soc
     s->is_tls = x->is_https;
     s->opener = x;
     s->is_new = s->is_tls && !x->is_tunnel;
-    s->own_port = 0;
+    s->own_port = s->port = 0;
+    s->sender = NULL;
     pool->new_count += s->is_new;
     x->fd = fd;
     pool->open_count++;
     return TAKE_FD(fd);
+}
+
+static int socket_port(struct http_socket *s)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in in;
+        struct sockaddr_in6 in6;
+    } own = { 0 };
+    socklen_t n = sizeof own;
+
+    if (s->port == 0 && getsockname(s->watch.fd, &own.any, &n) == 0)
+        s->port = ntohs(own.any.sa_family == AF_INET6 ? own.in6.sin6_port : own.in.sin_port);
+    return s->port;
+}
+
+void pool_sends(const struct http_exchange *x, int own_port)
+{
+    const struct http_pool *pool = x->pool;
+
+    for (size_t i = 0; i < pool->socket_count; i++) {
+        struct http_socket *s = pool->sockets[i];
+
+        if (s && s->sender == x)
+            s->sender = NULL;
+        if (!s || !s->is_open || socket_port(s) != own_port)
+            continue;
+        s->is_idle = false;
+        s->sender = x;
+    }
+}
+
+void pool_sent(const struct http_exchange *x)
+{
+    const struct http_pool *pool = x->pool;
+
+    for (size_t i = 0; i < pool->socket_count; i++) {
+        struct http_socket *s = pool->sockets[i];
+
+        if (!s || s->sender != x)
+            continue;
+        s->sender = NULL;
+        if (!s->is_open || s->wanted != 0 || x->is_tunnel || x->head.version >= 20 ||
+            (!x->has_head && !x->is_discarding))
+            continue;
+        s->is_idle = client_watch_set(pool->client, &s->watch, CLIENT_IN, NULL) >= 0;
+    }
 }
 
 /* The open socket that was made for it, or NULL. */
@@ -239,6 +275,7 @@ static int pool_close(void *user, curl_socket_t fd)
         if (s->is_open)
             pool->open_count--;
         socket_known(s);
+        s->sender = NULL;
         s->is_open = s->is_idle = false;
         s->wanted = 0;
     }
@@ -413,6 +450,7 @@ void pool_settle(struct http_pool *pool)
         if (msg->msg != CURLMSG_DONE)
             continue;
         (void)curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, (char **)&x);
+        pool_sent(x);
         exchange_finished(x, result);
     }
 }

@@ -303,6 +303,17 @@ def test_a_stream_that_nobody_takes_waits(box):
     assert got == 30_000_000
 
 
+def test_answers_that_come_before_libcurl_asks_for_them(box):
+    """On a kept connection, and larger than what is held: libcurl tells nothing of the socket until it is resumed. What
+    comes meanwhile was taken for bytes on an idle connection, which is cut."""
+    size = 3_000_000
+    box.run(f"head -c {size} /dev/zero > /tmp/t/f")
+    stream = box.abx.struct("abx_read_opts", stream=1)
+    for _ in range(150):
+        call = box.client.call("abx_files_read", box.sandbox, "/tmp/t/f", stream)
+        assert sum(e.size for e in call.events()) == size
+
+
 def test_a_cancelled_read_ends(box):
     box.run("truncate -s 50M /tmp/t/f")
     call = box.client.call("abx_files_read", box.sandbox, "/tmp/t/f", box.abx.struct("abx_read_opts", stream=1))
