@@ -200,7 +200,9 @@ static const struct spec_command commands[] = {
         .summary = "print the logs of a sandbox",
         .options =
             SPEC_BIT(OPT_FOLLOW) | SPEC_BIT(OPT_LEVEL) | SPEC_BIT(OPT_SEARCH) | SPEC_BIT(OPT_LIMIT),
-        .text = "With --follow and --json, one JSON object a line.",
+        .text =
+            "Lines are about the sandbox's life and what its network rules refused. With --follow "
+            "and --json, one JSON object a line; following ends with the sandbox.",
     },
     {
         .name = "sandbox metrics",

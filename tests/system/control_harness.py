@@ -19,7 +19,7 @@ CREATE, CREATE_REPLY, KILL, KILL_REPLY, LIST, LIST_REPLY = 20, 21, 22, 23, 24, 2
 TEMPLATES, TEMPLATES_REPLY, AUDIT, AUDIT_REPLY, DIED = 26, 27, 32, 33, 40
 MEASURE, MEASURE_REPLY = 41, 42
 ENTRY, REMOVE, REMOVE_DONE, TABLE_SYNCED, LOOKUP, LOOKUP_REPLY = 60, 61, 62, 63, 64, 65
-ADMIN, ADMIN_REPLY = 70, 71
+ADMIN, ADMIN_REPLY, LOG = 70, 71, 73
 RUNNING = 2
 
 
@@ -302,7 +302,8 @@ class Control:
                 os.chown(self.folder / "control", int(option[6:]), -1)
         self.engine = Engine(str(self.folder / "control/engine.sock"))
         self.listeners = {}
-        for name, kind in (("http", socket.SOCK_STREAM), ("table", socket.SOCK_SEQPACKET), ("admin", socket.SOCK_SEQPACKET)):
+        for name, kind in (("http", socket.SOCK_STREAM), ("table", socket.SOCK_SEQPACKET), ("admin", socket.SOCK_SEQPACKET),
+                           ("egress", socket.SOCK_SEQPACKET)):
             listener = socket.socket(socket.AF_UNIX, kind)
             listener.bind(str(self.folder / f"{name}.sock"))
             listener.listen(128)
@@ -368,6 +369,10 @@ class Control:
 
     def gateway(self):
         return Gateway(str(self.folder / "table.sock"))
+
+    def egress(self):
+        """Has the same conversation at a socket of its own."""
+        return Gateway(str(self.folder / "egress.sock"))
 
     def ask(self, method, path, body=None, headers=None, conn=None):
         conn = conn or self.http()

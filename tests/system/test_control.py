@@ -12,7 +12,7 @@ import threading
 import time
 
 import pytest
-from control_harness import RUNNING, Answer, Control, text, until
+from control_harness import LOG, RUNNING, frame, Answer, Control, text, until
 
 UNKNOWN = "Sandbox \"%s\" doesn't exist or you don't have access to it"
 
@@ -121,6 +121,36 @@ def test_routes(control):
     assert control.ask("GET", "/sandboxes/%41").status == 400
     assert control.ask("GET", "/sandboxes/%zz").status == 400
     assert control.ask("GET", "/sandboxes/%69abc").status == 404
+
+
+def test_lines_of_egress(control):
+    sandbox = control.create()["sandboxID"]
+    egress, gateway = control.egress(), control.gateway()
+
+    def logs(query="?level=warn"):
+        return control.ask("GET", f"/v2/sandboxes/{sandbox}/logs{query}").json["logs"]
+
+    # What is in it may come from a sandbox.
+    egress.conn.send(frame(LOG, {1: sandbox, 2: 2, 3: b"Denied: \xff\xfe\0x", 4: [{1: "to", 2: "1.2.3.4:5"}, {1: b"\xff", 2: b"a\xffb"}, {1: "long", 2: "x" * 5000}]}))
+    egress.conn.send(frame(LOG, {1: sandbox, 2: 99, 3: "\u20ac" * 1000, 4: [{1: str(i), 2: "v"} for i in range(100)]}))
+    egress.conn.send(frame(LOG, {1: "inosuchone0", 2: 2, 3: "of nobody"}))
+    gateway.conn.send(frame(LOG, {1: sandbox, 2: 2, 3: "not a gateway's to say"}))
+    until(lambda: len(logs()) == 2)
+    first, second = logs()
+    assert first["message"].startswith("Denied: ") and first["level"] == "warn"
+    assert first["fields"]["to"] == "1.2.3.4:5" and first["fields"]["\ufffd"] == "a\ufffdb" and first["fields"]["logger"] == "egress"
+    assert len(first["fields"]["long"]) == 512 and len(second["message"]) <= 512 and len(second["fields"]) <= 17
+    assert [e["fields"]["logger"] for e in logs("")] == ["lifecycle", "egress", "egress"]
+    # All together are bounded, and creates go on.
+    egress.conn.settimeout(20)
+    for i in range(6000):
+        egress.conn.send(frame(LOG, {1: sandbox, 2: 2, 3: f"Denied: {i}"}))
+    assert control.create()["sandboxID"]
+    assert control.ask("GET", f"/sandboxes/{sandbox}").status == 200
+    assert len(logs()) == 1000
+    db = sqlite3.connect(f"file:{control.folder}/control/abx.db?mode=ro", uri=True)
+    assert db.execute("SELECT count(*) FROM logs").fetchone()[0] < 6000
+    db.close()
 
 
 def test_refusals_of_create(control):
