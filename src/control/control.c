@@ -11,13 +11,13 @@
 #include "control/table.h"
 #include "control/usage.h"
 
-#define PRUNE_EVERY_MS (60u * 60u * 1000u)
+#define PRUNE_EVERY_MS 5000u
+#define PRUNE_STEP 1000u /* rows of each kind */
 #define COMPARE_EVERY_MS 30000u
 #define DOWN_TOLD_MS 5000u                     /* requests wait so long for the driver */
 #define KEYS_KEPT_MS INT64_C(86400000)         /* idempotency: 24 h */
 #define EVENTS_KEPT_MS (7 * INT64_C(86400000)) /* a week */
-#define LOGS_PRUNE_EVERY_MS 10000u
-#define LOGS_PRUNE_MAX 2000u
+#define EVENTS_KEPT_MAX 1000000u
 
 /* --- driver's events ---------------------------------------------------------------------------- */
 
@@ -128,19 +128,15 @@ static void on_prune(uv_timer_t *t)
 {
     struct control *c = container_of(t, struct control, prune_timer);
     int64_t now = time_wall_ms();
+    const struct store_pruning what = { .keys_before_ms = now - KEYS_KEPT_MS,
+                                        .events_before_ms = now - EVENTS_KEPT_MS,
+                                        .events_kept = EVENTS_KEPT_MAX,
+                                        .step = PRUNE_STEP };
     struct abx_err err = { 0 };
 
-    if (store_prune(c->store, now - KEYS_KEPT_MS, now - EVENTS_KEPT_MS, NULL, NULL, &err) < 0)
-        log_err("old rows cannot be dropped", &err);
-}
-
-static void on_prune_logs(uv_timer_t *t)
-{
-    struct control *c = container_of(t, struct control, logs_timer);
-    struct abx_err err = { 0 };
-
-    if (store_logs_prune(c->store, time_wall_ms() - LOGS_KEPT_MS, LOGS_PRUNE_MAX, &err) < 0)
-        log_debug("old log lines stay for now", "why", err.msg, NULL);
+    if (store_prune(c->store, &what, NULL, NULL, &err) < 0 ||
+        store_logs_prune(c->store, now - LOGS_KEPT_MS, PRUNE_STEP, &err) < 0)
+        log_debug("old rows stay for now", "why", err.msg, NULL);
 }
 
 /* Not only after a restart: whatever went wrong between the two sides does not stay. */
@@ -234,7 +230,6 @@ int control_open(struct control *c, const char *dir, const char *engine_sock, st
     choose_domain(c);
     (void)snprintf(c->client_id, sizeof c->client_id, "%.8s", c->opts.instance);
     (void)uv_timer_init(c->loop, &c->prune_timer);
-    (void)uv_timer_init(c->loop, &c->logs_timer);
     (void)uv_timer_init(c->loop, &c->compare_timer);
     (void)uv_timer_init(c->loop, &c->down_timer);
     r = store_open(c->loop, dir, &c->store, err);
@@ -243,7 +238,6 @@ int control_open(struct control *c, const char *dir, const char *engine_sock, st
     if (r < 0 || !engine_sock)
         return r;
     (void)uv_timer_start(&c->prune_timer, on_prune, 1000, PRUNE_EVERY_MS);
-    (void)uv_timer_start(&c->logs_timer, on_prune_logs, LOGS_PRUNE_EVERY_MS, LOGS_PRUNE_EVERY_MS);
     (void)uv_timer_start(&c->compare_timer, on_compare, COMPARE_EVERY_MS, COMPARE_EVERY_MS);
     return 0;
 }
@@ -251,7 +245,6 @@ int control_open(struct control *c, const char *dir, const char *engine_sock, st
 void control_close(struct control *c)
 {
     uv_close((uv_handle_t *)&c->prune_timer, NULL);
-    uv_close((uv_handle_t *)&c->logs_timer, NULL);
     uv_close((uv_handle_t *)&c->compare_timer, NULL);
     usage_close(TAKE_PTR(c->usage));
     if (c->driver)

@@ -50,7 +50,6 @@ struct control {
     char domain[272]; /* never empty */
     uv_timer_t prune_timer;
     uv_timer_t compare_timer;
-    uv_timer_t logs_timer;
     struct logs_budget logs_budget;
     uv_timer_t down_timer;
 };

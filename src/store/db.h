@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/macro.h"
 
-#define DB_STATEMENTS_MAX 48
+#define DB_STATEMENTS_MAX 64
 
 struct db {
     sqlite3 *h;

@@ -29,6 +29,7 @@ struct op {
     const char *text;
     int64_t when_ms;
     int64_t when2_ms;
+    struct store_pruning pruning;
     bool has_answer;
     struct store_created result;
     struct store_event_filter filter;

@@ -17,6 +17,7 @@ enum {
     SQL_ANSWER,
     SQL_FORGET,
     SQL_EVENT,
+    SQL_EVENT_TRIM,
     SQL_EVENTS, /* four: all or one sandbox, descending or ascending */
     SQL_EVENTS_LAST_ = SQL_EVENTS + 3,
     SQL_LOG_INSERT,
@@ -29,6 +30,7 @@ enum {
     SQL_METRICS_PRUNE,
     SQL_PRUNE_KEYS,
     SQL_PRUNE_EVENTS,
+    SQL_PRUNE_EVENTS_OVER,
     SQL_KEY_INSERT,
     SQL_KEY_REVOKE,
     SQL_KEY_USED,

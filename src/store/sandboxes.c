@@ -4,6 +4,11 @@
 
 #include "store/rows.h"
 
+#define TRIM_EVERY 16 /* events of all sandboxes */
+#define TRIM_MAX 64
+/* What happens to a sandbox once. */
+#define ONCE "('sandbox.lifecycle.created', 'sandbox.lifecycle.killed')"
+
 static bool keep_sandbox(struct op *op, const struct store_sandbox *sb)
 {
     op->sandbox = *sb;
@@ -159,6 +164,23 @@ static int put_event_line(const struct store_sandbox *sb, const struct store_eve
     return log_insert(d, &line, err);
 }
 
+/* A client may set timeouts, pause and resume as often as it likes. Looking for what is over costs a walk over
+ * one sandbox's events. */
+static int trim_events(const struct store_sandbox *sb, struct db *d, struct abx_err *err)
+{
+    if (sqlite3_last_insert_rowid(d->h) % TRIM_EVERY != 0)
+        return 0;
+    return db_finish(
+        d,
+        db_bind(d, SQL_EVENT_TRIM,
+                "DELETE FROM events WHERE id IN (SELECT id FROM events"
+                " WHERE sandbox_id = $1 AND type NOT IN " ONCE " AND time_ms <="
+                " (SELECT time_ms FROM events WHERE sandbox_id = $1 AND type NOT IN " ONCE
+                " ORDER BY time_ms DESC LIMIT 1 OFFSET $2) ORDER BY time_ms LIMIT $3)",
+                err, "tii", sb->id, (int64_t)STORE_EVENTS_OF_ONE, (int64_t)TRIM_MAX),
+        err);
+}
+
 static int put_event(struct op *op, struct db *d, struct abx_err *err)
 {
     const struct store_event *e = &op->event;
@@ -175,6 +197,8 @@ static int put_event(struct op *op, struct db *d, struct abx_err *err)
                           err, "tttttttti", e->id, e->type, sb->id, sb->team, sb->template_id,
                           sb->build_id, sb->execution_id, e->data, e->time_ms),
                   err);
+    if (r == 0)
+        r = trim_events(sb, d, err);
     return r < 0 ? r : put_event_line(sb, e, d, err);
 }
 
@@ -320,28 +344,42 @@ int store_sandbox_configure(struct store *s, const struct store_sandbox *sb, sto
 
 static int run_prune(struct op *op, struct db *d, struct abx_err *err)
 {
+    const struct store_pruning *p = &op->pruning;
     int r = db_finish(d,
-                      db_bind(d, SQL_PRUNE_KEYS, "DELETE FROM idempotency WHERE created_ms < $1",
-                              err, "i", op->when_ms),
+                      db_bind(d, SQL_PRUNE_KEYS,
+                              "DELETE FROM idempotency WHERE (team_id, key) IN (SELECT team_id, key"
+                              " FROM idempotency WHERE created_ms < $1 ORDER BY created_ms"
+                              " LIMIT $2)",
+                              err, "ii", p->keys_before_ms, (int64_t)p->step),
                       err);
 
+    if (r == 0)
+        r = db_finish(d,
+                      db_bind(d, SQL_PRUNE_EVENTS,
+                              "DELETE FROM events WHERE id IN (SELECT id FROM events"
+                              " WHERE time_ms < $1 ORDER BY time_ms LIMIT $2)",
+                              err, "ii", p->events_before_ms, (int64_t)p->step),
+                      err);
     if (r < 0)
         return r;
-    return db_finish(d,
-                     db_bind(d, SQL_PRUNE_EVENTS, "DELETE FROM events WHERE time_ms < $1", err, "i",
-                             op->when2_ms),
-                     err);
+    return db_finish(
+        d,
+        db_bind(d, SQL_PRUNE_EVENTS_OVER,
+                "DELETE FROM events WHERE id IN (SELECT id FROM events WHERE time_ms <="
+                " (SELECT time_ms FROM events ORDER BY time_ms DESC LIMIT 1 OFFSET $1)"
+                " ORDER BY time_ms LIMIT $2)",
+                err, "ii", (int64_t)p->events_kept, (int64_t)p->step),
+        err);
 }
 
-int store_prune(struct store *s, int64_t keys_before_ms, int64_t events_before_ms,
-                store_done_fn done, void *user, struct abx_err *err)
+int store_prune(struct store *s, const struct store_pruning *what, store_done_fn done, void *user,
+                struct abx_err *err)
 {
     struct op *op = op_new();
 
     if (!op)
         return err_oom(err);
-    op->when_ms = keys_before_ms;
-    op->when2_ms = events_before_ms;
+    op->pruning = *what;
     op->run = run_prune;
     op->done = done;
     op->user = user;

@@ -142,9 +142,16 @@ typedef void (*store_events_fn)(void *user, const struct store_event *events, si
 /* Events by time, newest first unless ascending; sees every write that was queued before. */
 int store_events(struct store *s, const struct store_event_filter *filter, store_events_fn done,
                  void *user, struct abx_err *err);
-/* Drops idempotency keys older than `keys_before_ms` and events older than `events_before_ms`. */
-int store_prune(struct store *s, int64_t keys_before_ms, int64_t events_before_ms,
-                store_done_fn done, void *user, struct abx_err *err);
+/* Events of one sandbox that are kept, about, besides `created` and `killed`; the oldest go. */
+#define STORE_EVENTS_OF_ONE 1000u
+struct store_pruning {
+    int64_t keys_before_ms, events_before_ms; /* older ones go: idempotency keys, events */
+    uint32_t events_kept;                     /* of all sandboxes; the oldest go */
+    uint32_t step;                            /* the most rows to drop, of each of the three */
+};
+/* One step of dropping what is old, or too much: it does not hold up other writes for long. */
+int store_prune(struct store *s, const struct store_pruning *what, store_done_fn done, void *user,
+                struct abx_err *err);
 
 /* --- logs -------------------------------------------------------------------------------------- */
 

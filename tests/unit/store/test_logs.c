@@ -1,4 +1,4 @@
-/* What is kept of sandboxes to be read later: their logs and metrics. */
+/* What is kept of sandboxes to be read later: their logs, events and metrics. */
 #include "store_test.h"
 
 struct read_logs {
@@ -122,6 +122,108 @@ static void an_event_is_a_line_too(void **state)
     assert_int_equal(r.level, STORE_WARN);
 }
 
+struct read_events {
+    int calls;
+    size_t n;
+    char id[32];
+};
+
+static void on_events(void *user, const struct store_event *events, size_t n,
+                      const struct abx_err *failure)
+{
+    struct read_events *r = user;
+
+    assert_null(failure);
+    r->calls++;
+    r->n = n;
+    (void)snprintf(r->id, sizeof r->id, "%s", n > 0 ? events[0].id : "");
+}
+
+/* The events from the `offset`th on, oldest first; up to STORE_EVENTS_MAX. */
+static struct read_events read_events(const char *sandbox, uint32_t offset)
+{
+    const struct store_event_filter f = { "t1", sandbox, offset, STORE_EVENTS_MAX, true };
+    struct read_events r = { 0 };
+    struct abx_err err = { 0 };
+
+    assert_int_equal(store_events(store, &f, on_events, &r, &err), 0);
+    while (r.calls == 0)
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    return r;
+}
+
+static size_t count_events(const char *sandbox)
+{
+    size_t n = 0, more;
+
+    while ((more = read_events(sandbox, (uint32_t)n).n) > 0)
+        n += more;
+    return n;
+}
+
+/* `n` of them, at the times from `from` on; ids are "<id>-<time>". */
+static void add_events(const char *id, const char *type, int from, int n)
+{
+    const struct store_sandbox sb = { .id = id, .team = "t1" };
+    struct abx_err err = { 0 };
+    char text[32];
+
+    for (int i = from; i < from + n; i++) {
+        const struct store_event event = { .id = text, .type = type, .data = "{}", .time_ms = i };
+
+        (void)snprintf(text, sizeof text, "%s-%d", id, i);
+        assert_int_equal(store_sandbox_extend(store, &sb, &event, NULL, NULL, &err), 0);
+        if (i % 1000 == 999)
+            (void)read_events(id, 0);
+    }
+}
+
+static void prune_events(int64_t before_ms, uint32_t kept, uint32_t step)
+{
+    const struct store_pruning what = { 0, before_ms, kept, step };
+    struct abx_err err = { 0 };
+
+    assert_int_equal(store_prune(store, &what, NULL, NULL, &err), 0);
+}
+
+static void events_that_a_client_makes_are_bounded(void **state)
+{
+    size_t n;
+
+    (void)state;
+    add_events("i1", "sandbox.lifecycle.created", 1, 1);
+    add_events("i2", "sandbox.lifecycle.updated", 1, 20);
+    add_events("i1", "sandbox.lifecycle.updated", 2, (int)STORE_EVENTS_OF_ONE + 500);
+    n = count_events("i1");
+    assert_in_range(n, STORE_EVENTS_OF_ONE, STORE_EVENTS_OF_ONE + 50);
+    assert_string_equal(read_events("i1", 0).id, "i1-1"); /* what happens once stays */
+    assert_string_not_equal(read_events("i1", 1).id, "i1-2");
+    add_events("i1", "sandbox.lifecycle.paused", 2000, 200);
+    assert_in_range(count_events("i1"), STORE_EVENTS_OF_ONE, STORE_EVENTS_OF_ONE + 50);
+    assert_int_equal(count_events("i2"), 20);
+}
+
+static void events_are_pruned_in_steps(void **state)
+{
+    (void)state;
+    add_events("i1", "sandbox.lifecycle.updated", 0, 60);
+    add_events("i2", "sandbox.lifecycle.updated", 60, 60);
+    prune_events(20, 200, 15); /* the old ones */
+    assert_int_equal(count_events(""), 105);
+    prune_events(20, 200, 15);
+    prune_events(20, 200, 15);
+    assert_int_equal(count_events(""), 100);
+    assert_string_equal(read_events("", 0).id, "i1-20");
+    prune_events(0, 100, 15);
+    assert_int_equal(count_events(""), 100);
+    prune_events(0, 80, 15); /* too many */
+    assert_int_equal(count_events(""), 85);
+    prune_events(0, 80, 15);
+    prune_events(0, 80, 15);
+    assert_int_equal(count_events(""), 80);
+    assert_string_equal(read_events("", 0).id, "i1-40");
+}
+
 struct metered {
     int calls;
     size_t n;
@@ -207,6 +309,8 @@ int main(void)
         TEST(logs_are_read_both_ways_and_filtered),
         TEST(logs_are_bounded_and_pruned),
         TEST(an_event_is_a_line_too),
+        TEST(events_that_a_client_makes_are_bounded),
+        TEST(events_are_pruned_in_steps),
         TEST(metrics_are_read_in_order_and_pruned_oldest_first),
     };
 
