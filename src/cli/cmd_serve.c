@@ -42,6 +42,7 @@ static const char help[] =
     "  --max-disk SIZE          most disk that a create may ask for (100G)\n"
     "  --max-timeout DURATION   longest timeout that a client may ask for (24h)\n"
     "  --max-sandboxes N        most sandboxes at a time (no limit)\n"
+    "  --max-snapshots N        most snapshots that are kept, 0 for no limit (100)\n"
     "  --max-client-connections N  most connections of one address into one gateway process;\n"
     "                           loopback is not counted (half of all)\n"
     "  --max-sandbox-connections N  most connections into one sandbox through one gateway process\n"
@@ -85,6 +86,7 @@ enum {
     OPT_MAX_DISK,
     OPT_MAX_TIMEOUT,
     OPT_MAX_SANDBOXES,
+    OPT_MAX_SNAPSHOTS,
     OPT_MAX_CLIENT,
     OPT_MAX_SANDBOX,
     OPT_MAX_KEY,
@@ -118,6 +120,7 @@ const struct option serve_options[] = {
     { "max-disk", required_argument, NULL, OPT_MAX_DISK },
     { "max-timeout", required_argument, NULL, OPT_MAX_TIMEOUT },
     { "max-sandboxes", required_argument, NULL, OPT_MAX_SANDBOXES },
+    { "max-snapshots", required_argument, NULL, OPT_MAX_SNAPSHOTS },
     { "max-client-connections", required_argument, NULL, OPT_MAX_CLIENT },
     { "max-sandbox-connections", required_argument, NULL, OPT_MAX_SANDBOX },
     { "max-key-connections", required_argument, NULL, OPT_MAX_KEY },
@@ -286,6 +289,8 @@ static int parse_option(struct serve *s, int option, const char *arg, struct abx
         return cli_parse_duration("--max-timeout", arg, &o->max_timeout_s, err);
     case OPT_MAX_SANDBOXES:
         return cli_parse_number("--max-sandboxes", arg, 1, 1000000, &o->max_sandboxes, err);
+    case OPT_MAX_SNAPSHOTS:
+        return cli_parse_number("--max-snapshots", arg, 0, 1000000, &o->max_snapshots, err);
     case OPT_MAX_CLIENT:
         return cli_parse_number("--max-client-connections", arg, 1, 1000000,
                                 &o->max_client_connections, err);
@@ -348,6 +353,7 @@ static void set_defaults(struct serve *s)
     o->max_memory_mb = MAX(ram_mb, UINT64_C(1024));
     o->max_disk_mb = 100 * 1024;
     o->max_timeout_s = 24 * 3600;
+    o->max_snapshots = 100;
     o->egress_proxy = getenv("ABX_EGRESS_PROXY");
 }
 

@@ -222,6 +222,7 @@ static int control_args(struct supervisor *s, struct abx_err *err)
     role_arg(c, "--max-disk", "%llu", (unsigned long long)o->max_disk_mb);
     if (o->max_sandboxes)
         role_arg(c, "--max-sandboxes", "%llu", (unsigned long long)o->max_sandboxes);
+    role_arg(c, "--max-snapshots", "%llu", (unsigned long long)o->max_snapshots);
     if (o->max_key_connections)
         role_arg(c, "--max-key-connections", "%llu", (unsigned long long)o->max_key_connections);
     if (o->metrics_keep_s)

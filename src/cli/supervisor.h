@@ -33,6 +33,7 @@ struct supervisor_opts {
     uint64_t cpu, memory_mb, disk_mb; /* defaults of a sandbox */
     uint64_t max_cpu, max_memory_mb, max_disk_mb;
     uint64_t max_sandboxes;           /* 0 = no limit */
+    uint64_t max_snapshots;           /* 0 = no limit */
     uint64_t max_client_connections;  /* of one address, for each gateway; 0 = its default */
     uint64_t max_sandbox_connections; /* into one sandbox, for each gateway; 0 = its default */
     uint64_t

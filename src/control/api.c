@@ -134,16 +134,17 @@ static void reply_info(struct api_request *rq)
 
     api_reply(
         rq, 200,
-        json_pack("{s:s,s:s,s:s,s:[s,s],s:[s,s,s,s,s,s,s,s],s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}}",
-                  "release", ABX_VERSION, "envdVersion", E2B_ENVD_VERSION, "domain", rq->c->domain,
-                  "abxCodecs", "json", "proto", "features", "sandboxes", "idempotency",
-                  "metadata-filter", "traffic-tokens", "events", "pause", "metrics", "logs",
-                  "limits", "cpuCount", (json_int_t)l->cpu_count, "memoryMB",
-                  (json_int_t)l->memory_mb, "diskSizeMB", (json_int_t)l->disk_mb, "maxCpuCount",
-                  (json_int_t)l->max_cpu_count, "maxMemoryMB", (json_int_t)l->max_memory_mb,
-                  "maxDiskSizeMB", (json_int_t)l->max_disk_mb, "maxTimeoutSeconds",
-                  (json_int_t)l->max_timeout_s, "maxSandboxes",
-                  (json_int_t)rq->c->opts.max_sandboxes));
+        json_pack(
+            "{s:s,s:s,s:s,s:[s,s],s:[s,s,s,s,s,s,s,s],s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}}",
+            "release", ABX_VERSION, "envdVersion", E2B_ENVD_VERSION, "domain", rq->c->domain,
+            "abxCodecs", "json", "proto", "features", "sandboxes", "idempotency", "metadata-filter",
+            "traffic-tokens", "events", "pause", "metrics", "logs", "limits", "cpuCount",
+            (json_int_t)l->cpu_count, "memoryMB", (json_int_t)l->memory_mb, "diskSizeMB",
+            (json_int_t)l->disk_mb, "maxCpuCount", (json_int_t)l->max_cpu_count, "maxMemoryMB",
+            (json_int_t)l->max_memory_mb, "maxDiskSizeMB", (json_int_t)l->max_disk_mb,
+            "maxTimeoutSeconds", (json_int_t)l->max_timeout_s, "maxSandboxes",
+            (json_int_t)rq->c->opts.max_sandboxes, "maxSnapshots",
+            (json_int_t)rq->c->opts.max_snapshots));
 }
 
 /* --- routes with a key ------------------------------------------------------------------------- */

@@ -38,6 +38,7 @@ static json_t *render(const struct snapshot *t)
 static void making_end(struct making *m, const struct abx_err *failure)
 {
     if (failure) {
+        snapshots_give_up(m->rq->c->snapshots, m->snapshot.id);
         lifecycle_unkeep(m->rq->c->lifecycle, m->snapshot.id);
         api_reply_error(m->rq, failure, RETRY_NO);
     } else {
@@ -60,7 +61,7 @@ static void on_copied(void *user, int status, const struct abx_err *failure)
     (void)status;
     if (failure)
         making_end(m, failure);
-    else if (snapshots_add(m->rq->c->snapshots, &m->snapshot, on_added, m, &err) < 0)
+    else if (snapshots_add(m->rq->c->snapshots, m->snapshot.id, on_added, m, &err) < 0)
         making_end(m, &err);
 }
 
@@ -140,6 +141,10 @@ void api_snapshot(struct api_request *rq)
     }
     m->rq = rq;
     api_request_ref(rq);
+    if (snapshots_begin(rq->c->snapshots, &m->snapshot, rq->c->opts.max_snapshots, &err) < 0) {
+        making_end(m, &err);
+        return;
+    }
     memcpy(request.copy_id, m->snapshot.id, sizeof request.copy_id);
     if (lifecycle_request(l, rq->id, &request, on_copied, m, &err) < 0)
         on_copied(m, 0, &err);

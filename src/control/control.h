@@ -25,6 +25,7 @@ struct control_opts {
     const char *instance;
     struct create_limits limits;
     size_t max_sandboxes;    /* per team, 0 = no limit */
+    size_t max_snapshots;    /* as that */
     size_t max_key_requests; /* of one API key at a time */
     int64_t metrics_keep_s;  /* samples of what sandboxes used */
     /* Of the gateways: n_gateways blocks, see counters.h; NULL = none. */

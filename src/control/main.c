@@ -34,7 +34,8 @@ struct options {
     bool has_http, has_table, has_admin_fd, has_heartbeat, has_uid, has_gid, has_gateway,
         has_egress_fd, has_egress, is_admin;
     pid_t parent; /* who started us */
-    uint64_t max_timeout_s, cpu, memory, disk, max_cpu, max_memory, max_disk, max_sandboxes;
+    uint64_t max_timeout_s, cpu, memory, disk, max_cpu, max_memory, max_disk, max_sandboxes,
+        max_snapshots;
     uint64_t max_key, metrics_keep_s, counters_fd, gateway_counters_fd, n_gateways;
     bool has_counters, has_gateway_counters;
 };
@@ -75,6 +76,7 @@ enum {
     OPT_MAX_MEMORY,
     OPT_MAX_DISK,
     OPT_MAX_SANDBOXES,
+    OPT_MAX_SNAPSHOTS,
     OPT_MAX_KEY,
     OPT_METRICS_KEEP,
     OPT_COUNTERS,
@@ -108,6 +110,7 @@ static const struct option longopts[] = {
     { "max-memory", required_argument, NULL, OPT_MAX_MEMORY },
     { "max-disk", required_argument, NULL, OPT_MAX_DISK },
     { "max-sandboxes", required_argument, NULL, OPT_MAX_SANDBOXES },
+    { "max-snapshots", required_argument, NULL, OPT_MAX_SNAPSHOTS },
     { "max-key-connections", required_argument, NULL, OPT_MAX_KEY },
     { "metrics-keep", required_argument, NULL, OPT_METRICS_KEEP },
     { "counters-fd", required_argument, NULL, OPT_COUNTERS },
@@ -135,6 +138,7 @@ static const char help[] =
     "10240)\n"
     "  --max-cpu N, --max-memory MB, --max-disk MB   most that can be asked for (8, 8192, 51200)\n"
     "  --max-sandboxes N        at the same time per team (no limit)\n"
+    "  --max-snapshots N        kept per team, 0 = no limit (100)\n"
     "  --max-key-connections N  requests of one API key at a time (5000)\n"
     "  --metrics-keep SECONDS   how long what sandboxes used can be asked for (21600)\n"
     "  --counters-fd N          memory to count in\n"
@@ -210,6 +214,8 @@ static int parse_option(struct options *o, int c, struct abx_err *err)
         return parse_number(optarg, INT32_MAX, &o->max_disk, err);
     case OPT_MAX_SANDBOXES:
         return parse_number(optarg, INT32_MAX, &o->max_sandboxes, err);
+    case OPT_MAX_SNAPSHOTS:
+        return parse_number(optarg, INT32_MAX, &o->max_snapshots, err);
     case OPT_MAX_KEY:
         return parse_number(optarg, INT32_MAX, &o->max_key, err);
     case OPT_METRICS_KEEP:
@@ -439,6 +445,7 @@ static void take_options(struct control *c, const struct options *o)
             .max_disk_mb = (uint32_t)MAX(o->max_disk, o->disk),
         },
         .max_sandboxes = (size_t)o->max_sandboxes,
+        .max_snapshots = (size_t)o->max_snapshots,
         .max_key_requests = (size_t)o->max_key,
         .metrics_keep_s = (int64_t)o->metrics_keep_s,
     };
@@ -494,6 +501,7 @@ int main(int argc, char **argv)
     struct options o = {
         .parent = getppid(),
         .max_timeout_s = 86400,
+        .max_snapshots = 100,
         .cpu = 2,
         .memory = 1024,
         .disk = 10240,

@@ -12,12 +12,13 @@ struct snapshots {
     struct store *store;
     struct lifecycle *lifecycle;
     struct snapshot *first;
+    struct snapshot *making; /* not in the database yet */
 };
 
 /* One on its way to the database. */
 struct adding {
     struct snapshots *snapshots;
-    struct snapshot *snapshot;
+    char id[SANDBOX_ID_SIZE];
     store_done_fn done;
     void *user;
 };
@@ -65,14 +66,22 @@ int snapshots_new(struct store *store, struct lifecycle *l, struct snapshots **r
     return 0;
 }
 
-void snapshots_free(struct snapshots *s)
+static void free_all(struct snapshot *list)
 {
-    while (s && s->first) {
-        struct snapshot *t = s->first;
+    while (list) {
+        struct snapshot *t = list;
 
-        s->first = t->next;
+        list = t->next;
         free(t);
     }
+}
+
+void snapshots_free(struct snapshots *s)
+{
+    if (!s)
+        return;
+    free_all(s->first);
+    free_all(s->making);
     free(s);
 }
 
@@ -97,63 +106,107 @@ const struct snapshot *snapshots_next(const struct snapshots *s, const struct sn
     return at ? at->next : s->first;
 }
 
+/* Takes it off the list; NULL when it is not there. */
+static struct snapshot *take(struct snapshot **list, const char *id)
+{
+    struct snapshot *t;
+
+    while (*list && strcmp((*list)->id, id) != 0)
+        list = &(*list)->next;
+    t = *list;
+    if (t)
+        *list = t->next;
+    return t;
+}
+
+static void put(struct snapshot **list, struct snapshot *t)
+{
+    t->next = *list;
+    *list = t;
+}
+
+static size_t count(const struct snapshot *list, const char *team)
+{
+    size_t n = 0;
+
+    for (; list; list = list->next)
+        n += strcmp(list->team, team) == 0;
+    return n;
+}
+
+int snapshots_begin(struct snapshots *s, const struct snapshot *snapshot, size_t max,
+                    struct abx_err *err)
+{
+    size_t n = count(s->first, snapshot->team) + count(s->making, snapshot->team);
+    struct snapshot *t;
+
+    if (max > 0 && n >= max)
+        return err_reason(
+            err, ABX_REASON_RATE_LIMITED,
+            "you have reached the maximum number of snapshots (%zu): delete one first", max);
+    t = malloc(sizeof(*t));
+    if (!t)
+        return err_oom(err);
+    *t = *snapshot;
+    put(&s->making, t);
+    return 0;
+}
+
+void snapshots_give_up(struct snapshots *s, const char *id)
+{
+    free(take(&s->making, id));
+}
+
 static void on_added(void *user, const struct abx_err *failure)
 {
     struct adding *a = user;
+    struct snapshot *t = failure ? NULL : take(&a->snapshots->making, a->id);
 
-    if (failure) {
-        free(a->snapshot);
-    } else {
-        a->snapshot->next = a->snapshots->first;
-        a->snapshots->first = a->snapshot;
-    }
+    if (t)
+        put(&a->snapshots->first, t);
     a->done(a->user, failure);
     free(a);
 }
 
-int snapshots_add(struct snapshots *s, const struct snapshot *snapshot, store_done_fn done,
-                  void *user, struct abx_err *err)
+int snapshots_add(struct snapshots *s, const char *id, store_done_fn done, void *user,
+                  struct abx_err *err)
 {
-    struct store_snapshot row = {
-        .id = snapshot->id,
-        .team = snapshot->team,
-        .name = snapshot->name,
-        .sandbox_id = snapshot->sandbox_id,
-        .build_id = snapshot->build_id,
-        .digest = snapshot->digest,
-        .alias = snapshot->alias,
-        .disk_mb = snapshot->disk_mb,
-        .created_ms = snapshot->created_ms,
-    };
     _cleanup_(freep) struct adding *a = calloc(1, sizeof(*a));
-    _cleanup_(freep) struct snapshot *copy = malloc(sizeof(*copy));
+    const struct snapshot *t = s->making;
+    struct store_snapshot row;
     int r;
 
-    if (!a || !copy)
+    while (t && strcmp(t->id, id) != 0)
+        t = t->next;
+    if (!a)
         return err_oom(err);
-    *copy = *snapshot;
-    *a = (struct adding){ s, copy, done, user };
+    if (!t)
+        return err_set(err, ABX_INTERNAL, "no snapshot '%s' was begun", id);
+    *a = (struct adding){ .snapshots = s, .done = done, .user = user };
+    memcpy(a->id, t->id, sizeof a->id);
+    row = (struct store_snapshot){
+        .id = t->id,
+        .team = t->team,
+        .name = t->name,
+        .sandbox_id = t->sandbox_id,
+        .build_id = t->build_id,
+        .digest = t->digest,
+        .alias = t->alias,
+        .disk_mb = t->disk_mb,
+        .created_ms = t->created_ms,
+    };
     r = store_snapshot_add(s->store, &row, on_added, a, err);
-    if (r < 0)
-        return r;
-    (void)TAKE_PTR(a);
-    (void)TAKE_PTR(copy);
-    return 0;
+    if (r == 0)
+        (void)TAKE_PTR(a);
+    return r;
 }
 
 int snapshots_remove(struct snapshots *s, const char *id, store_done_fn done, void *user,
                      struct abx_err *err)
 {
-    struct snapshot **at = &s->first, *t;
     int r = store_snapshot_remove(s->store, id, done, user, err);
 
-    if (r < 0)
-        return r;
-    while (*at && strcmp((*at)->id, id) != 0)
-        at = &(*at)->next;
-    t = *at;
-    if (t)
-        *at = t->next;
-    free(t);
-    return 0;
+    if (r == 0)
+        free(take(&s->first, id));
+    return r;
 }

@@ -33,9 +33,15 @@ const struct snapshot *snapshots_find(const struct snapshots *s, const char *tea
 /* Walks all, newest first: NULL begins. */
 const struct snapshot *snapshots_next(const struct snapshots *s, const struct snapshot *at);
 
-/* It is there when `done` comes without a failure. Its id is kept already. */
-int snapshots_add(struct snapshots *s, const struct snapshot *snapshot, store_done_fn done,
-                  void *user, struct abx_err *err);
+/* One is being made, whose id is kept already: it counts, but nobody finds it. ABX_REASON_RATE_LIMITED when its
+ * team has `max` (0 = no limit) with those. */
+int snapshots_begin(struct snapshots *s, const struct snapshot *snapshot, size_t max,
+                    struct abx_err *err);
+/* Its files are there: so is it when `done` comes without a failure. */
+int snapshots_add(struct snapshots *s, const char *id, store_done_fn done, void *user,
+                  struct abx_err *err);
+/* Nothing came of the one that was begun. */
+void snapshots_give_up(struct snapshots *s, const char *id);
 /* It is gone from here at once, from the database when `done` comes. */
 int snapshots_remove(struct snapshots *s, const char *id, store_done_fn done, void *user,
                      struct abx_err *err);

@@ -18,6 +18,7 @@ ERROR, HELLO, HELLO_REPLY = 10, 11, 12
 CREATE, CREATE_REPLY, KILL, KILL_REPLY, LIST, LIST_REPLY = 20, 21, 22, 23, 24, 25
 TEMPLATES, TEMPLATES_REPLY, AUDIT, AUDIT_REPLY, DIED = 26, 27, 32, 33, 40
 MEASURE, MEASURE_REPLY = 41, 42
+CLONE, CLONE_REPLY = 38, 39
 ENTRY, REMOVE, REMOVE_DONE, TABLE_SYNCED, LOOKUP, LOOKUP_REPLY = 60, 61, 62, 63, 64, 65
 ADMIN, ADMIN_REPLY, LOG = 70, 71, 73
 RUNNING = 2
@@ -103,6 +104,7 @@ class Engine:
         self.templates = {"base": "d" * 64}
         self.on_create = lambda sandbox: None
         self.on_kill = lambda sandbox: None
+        self.on_clone = lambda new: None
         self.lock = threading.Condition()
         self.listener = None
         self.conns = []
@@ -148,7 +150,7 @@ class Engine:
             if not data:
                 return
             message = Frame(data)
-            if message.kind in (CREATE, KILL):
+            if message.kind in (CREATE, KILL, CLONE):
                 threading.Thread(target=self.answer, args=(conn, message), daemon=True).start()
             else:
                 self.answer(conn, message)
@@ -192,6 +194,13 @@ class Engine:
                 # A kill means the sandbox that is being made too.
                 self.lock.wait_for(lambda: sandbox not in self.creating)
                 return KILL_REPLY, {1: self.sandboxes.pop(sandbox, None) is not None}
+        if message.kind == CLONE:
+            error = self.on_clone(text(body, 2))
+            if error:
+                return ERROR, {1: error[0], 3: error[1]}
+            with self.lock:
+                self.sandboxes[text(body, 2)] = {}
+            return CLONE_REPLY, {}
         if message.kind == LIST:
             with self.lock:
                 ids = sorted(i for i in self.sandboxes if i > text(body, 1))

@@ -240,6 +240,41 @@ def test_sizes(build_dir, tmp_path):
         c.close()
 
 
+def test_snapshots_are_limited(build_dir, tmp_path):
+    c = Control(build_dir, tmp_path, "--max-snapshots=2")
+    go = threading.Event()
+
+    def snapshot():
+        return c.ask("POST", f"/sandboxes/{box}/snapshots", {})
+
+    def refused():
+        answer = snapshot()
+        assert answer.status == 429 and answer.headers["Should-Retry"] == "false", answer
+        assert "maximum number of snapshots (2)" in answer.message
+
+    try:
+        box = c.create()["sandboxID"]
+        one = snapshot().json["snapshotID"]
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:  # one that is being made counts, until it fails
+            reached = threading.Event()
+            c.engine.on_clone = lambda new: reached.set() or go.wait(60) and (8, "no room")
+            making = pool.submit(snapshot)
+            assert reached.wait(60)
+            refused()
+            go.set()
+            assert making.result().status >= 400
+        c.engine.on_clone = lambda new: None
+        assert snapshot().status == 201
+        refused()
+        assert len(c.ask("GET", "/snapshots").json) == 2
+        assert c.ask("DELETE", f"/templates/{one}").status == 204
+        assert snapshot().status == 201
+        refused()
+    finally:
+        go.set()
+        c.close()
+
+
 def test_timeouts(control):
     sandbox = control.create(timeout=60)["sandboxID"]
 
