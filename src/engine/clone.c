@@ -1,8 +1,12 @@
 /* clone.c - a stopped sandbox with the files of another: what snapshots and forks are made of. See engine.h
  * and saved.h.
  */
+#include <fcntl.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "engine/engine.h"
@@ -11,6 +15,7 @@ struct cloning {
     struct engine *engine;
     struct sandbox *from, *to;
     uint64_t conn, seq;
+    int stop_fd; /* an eventfd: the worker's copy stops when it is set */
     bool was_running;
     uint32_t us;
 };
@@ -29,6 +34,12 @@ static void reply(const struct cloning *c, const struct abx_err *failure)
         server_reply(c->engine, c->conn, c->seq, &f);
 }
 
+static void cloning_free(struct cloning *c)
+{
+    fd_close(c->stop_fd);
+    free(c);
+}
+
 /* As before, whatever happened to the worker meanwhile. */
 static void from_done(struct cloning *c)
 {
@@ -37,7 +48,7 @@ static void from_done(struct cloning *c)
     struct abx_err err;
 
     if (--sb->n_copies > 0) { /* of a stopped one several at a time */
-        free(c);
+        cloning_free(c);
         return;
     }
     sb->is_busy = false;
@@ -46,7 +57,7 @@ static void from_done(struct cloning *c)
         log_err("record of a sandbox that was copied", &err);
     sandbox_not_busy(e, sb);
     engine_stop_if_idle(e);
-    free(c);
+    cloning_free(c);
 }
 
 static void on_thawed(void *user, const struct job_result *r, int *fds, size_t n_fds)
@@ -62,6 +73,7 @@ static void to_done(struct cloning *c, bool is_made)
 {
     struct sandbox *sb = c->to;
 
+    sb->cloning = NULL;
     if (is_made && !sb->kill_wanted) {
         sb->state = SANDBOX_STOPPED;
         sb->is_saved = true;
@@ -87,6 +99,30 @@ static void on_cloned(void *user, const struct job_result *r, int *fds, size_t n
         crew_submit(c->engine->crew, WORKER_CONTROL, &j, NULL, 0, on_thawed, c, &err) == 0)
         return;
     from_done(c);
+}
+
+static void stop(struct cloning *c)
+{
+    const uint64_t one = 1;
+
+    if (write(c->stop_fd, &one, sizeof one) < 0)
+        log_warn("a copy cannot be stopped", NULL);
+    crew_withdraw(c->engine->crew, WORKER_SAVE, c);
+}
+
+static void stop_if_of(void *user, struct sandbox *sb)
+{
+    if (sb->cloning && sb->cloning->from == user)
+        stop(sb->cloning);
+}
+
+void sandbox_stop_copies(struct engine *e, struct sandbox *sb)
+{
+    if (sb->cloning)
+        stop(sb->cloning);
+    /* Of one without processes the copies are finished: nobody waits for its end. */
+    if (sb->n_copies > 0 && sb->state != SANDBOX_STOPPED)
+        table_each(e->table, stop_if_of, sb);
 }
 
 static int check(const struct engine *e, const struct sandbox *sb, const char *new_id,
@@ -131,19 +167,25 @@ static int target_new(struct engine *e, const struct sandbox *from, const char *
 static int submit(struct cloning *c, struct abx_err *err)
 {
     struct job j = { .kind = JOB_CLONE, .must_freeze = c->was_running };
-    int r = 0;
+    int fd, r = 0;
 
+    c->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    fd = c->stop_fd < 0 ? -EBADF : fcntl(c->stop_fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return err_sys(err, errno, "eventfd");
     /* What a crash leaves counts as frozen. */
     if (c->was_running) {
         c->from->record.is_frozen = true;
         r = record_write(c->engine->records_fd, &c->from->record, err);
     }
-    if (r < 0)
+    if (r < 0) {
+        fd_close(fd);
         return r;
+    }
     j.record = c->from->record;
     memcpy(j.target, c->to->record.name, sizeof j.target);
     memcpy(j.target_id, c->to->record.sandbox_id, sizeof j.target_id);
-    return crew_submit(c->engine->crew, WORKER_SAVE, &j, NULL, 0, on_cloned, c, err);
+    return crew_submit(c->engine->crew, WORKER_SAVE, &j, &fd, 1, on_cloned, c, err);
 }
 
 void sandbox_clone(struct engine *e, struct sandbox *sb, const char *new_id, uint64_t conn,
@@ -154,7 +196,9 @@ void sandbox_clone(struct engine *e, struct sandbox *sb, const char *new_id, uin
     int r = c ? check(e, sb, new_id, &err) : err_oom(&err);
 
     if (r == 0) {
-        *c = (struct cloning){ .engine = e, .from = sb, .conn = conn, .seq = seq };
+        *c = (struct cloning){
+            .engine = e, .from = sb, .conn = conn, .seq = seq, .stop_fd = -EBADF
+        };
         c->was_running = sb->state == SANDBOX_RUNNING;
         r = target_new(e, sb, new_id, &c->to, &err);
     }
@@ -163,6 +207,7 @@ void sandbox_clone(struct engine *e, struct sandbox *sb, const char *new_id, uin
         free(c);
         return;
     }
+    c->to->cloning = c;
     sb->is_busy = true;
     sb->n_copies++;
     r = submit(c, &err);

@@ -45,6 +45,7 @@ struct task {
     job_done_fn done;
     void *user;
     int64_t queued_ns; /* by the crew's clock */
+    bool is_withdrawn;
 };
 
 struct list {
@@ -501,6 +502,12 @@ int crew_submit(struct crew *c, enum worker_class class, const struct job *job, 
     return 0;
 }
 
+void crew_withdraw(struct crew *c, enum worker_class class, const void *user)
+{
+    for (struct task *t = c->queue[class].head; t; t = t->next)
+        t->is_withdrawn |= t->user == user;
+}
+
 /* --- deadlines ---------------------------------------------------------------------------------- */
 
 static void check_worker(struct worker *w)
@@ -518,11 +525,27 @@ static void check_worker(struct worker *w)
     worker_lost(w);
 }
 
+static bool fail_withdrawn(struct crew *c, enum worker_class class)
+{
+    struct task *t = c->queue[class].head;
+    struct abx_err err;
+
+    while (t && !t->is_withdrawn)
+        t = t->next;
+    if (!t)
+        return false;
+    (void)err_set(&err, ABX_ABORTED, "it was stopped");
+    task_fail(list_take(&c->queue[class], t->job.id), &err, false);
+    return true;
+}
+
 /* Oldest first; none of them was begun. */
 static void check_queue(struct crew *c, enum worker_class class)
 {
     struct abx_err err;
 
+    while (fail_withdrawn(c, class)) /* from the start: the queue may have changed */
+        ;
     while (c->queue[class].head &&
            c->clock_ns - MAX(c->queue[class].head->queued_ns, c->progress_ns[class]) >=
                QUEUE_LIMIT_NS) {

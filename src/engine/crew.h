@@ -45,6 +45,8 @@ int crew_start(const struct crew_opts *opts, struct crew **ret, struct abx_err *
  * `done` is called once, from the loop; not after crew_stop. */
 int crew_submit(struct crew *c, enum worker_class class, const struct job *job, int *fds,
                 size_t n_fds, job_done_fn done, void *user, struct abx_err *err);
+/* The jobs of `user` that no worker has yet fail with ABORTED, within a second, from the loop. */
+void crew_withdraw(struct crew *c, enum worker_class class, const void *user);
 /* Jobs of a class that wait or are under way. */
 unsigned crew_load(const struct crew *c, enum worker_class class);
 /* The workers' pids, up to `max`; how many. */

@@ -48,17 +48,25 @@ bool disk_has_tool(const char *name)
     return find_tool(name, path, sizeof path);
 }
 
-/* Waits for the child with a deadline; its wait status. */
-static int wait_child(pid_t pid, int timeout_ms, int *ret_status, struct abx_err *err)
+/* Waits for the child with a deadline, or until `stop_fd` is readable; its wait status. */
+static int wait_child(pid_t pid, int timeout_ms, int stop_fd, int *ret_status, struct abx_err *err)
 {
     _cleanup_(closep) int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    struct pollfd p = { .fd = pidfd, .events = POLLIN };
-    bool ended = pidfd >= 0 && poll(&p, 1, timeout_ms) == 1;
+    struct pollfd p[] = { { pidfd, POLLIN, 0 }, { stop_fd, POLLIN, 0 } };
+    int64_t until = time_mono_ns() + timeout_ms * NSEC_PER_MSEC, left = 1;
+    bool ended;
 
+    while (pidfd >= 0 && left > 0 && poll(p, 2, timeout_ms) < 0 && errno == EINTR) {
+        left = until - time_mono_ns();
+        timeout_ms = (int)MAX(left / NSEC_PER_MSEC, INT64_C(0));
+    }
+    ended = (p[0].revents & POLLIN) != 0;
     if (!ended)
         (void)kill(pid, SIGKILL);
     if (waitpid(pid, ret_status, 0) < 0)
         return err_sys(err, errno, "wait for a tool");
+    if (!ended && p[1].revents)
+        return err_set(err, ABX_ABORTED, "it was stopped");
     if (!ended)
         return err_set(err, ABX_DEADLINE_EXCEEDED, "not done within %d ms", timeout_ms);
     return 0;
@@ -85,7 +93,7 @@ static int spawn_tool(const char *path, const char *const *argv, int output_fd, 
     return e;
 }
 
-int disk_run_tool(const char *const *argv, int timeout_ms, struct abx_err *err)
+int disk_run_tool(const char *const *argv, int timeout_ms, int stop_fd, struct abx_err *err)
 {
     _cleanup_(closep) int output = memfd_create("tool", MFD_CLOEXEC);
     char path[PATH_MAX], words[256] = "";
@@ -100,7 +108,7 @@ int disk_run_tool(const char *const *argv, int timeout_ms, struct abx_err *err)
     e = spawn_tool(path, argv, output, &pid);
     if (e)
         return err_sys(err, e, "start %s", path);
-    r = wait_child(pid, timeout_ms, &status, err);
+    r = wait_child(pid, timeout_ms, stop_fd, &status, err);
     if (r < 0)
         return err_wrap(err, r, "%s", path);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
@@ -552,7 +560,8 @@ bool disk_pool_is_nearly_full(const struct disk_pool *p)
            st.f_bavail < MIN(st.f_blocks / 8, NEARLY_FULL_MAX / st.f_frsize);
 }
 
-static int copy_tree(struct disk_pool *p, const char *from, const char *id, struct abx_err *err)
+static int copy_tree(struct disk_pool *p, const char *from, const char *id, int stop_fd,
+                     struct abx_err *err)
 {
     char source[PATH_MAX + 128], target[PATH_MAX + 128];
 
@@ -560,10 +569,11 @@ static int copy_tree(struct disk_pool *p, const char *from, const char *id, stru
     (void)snprintf(target, sizeof target, "%s/uppers/%s", p->path, id);
     return disk_run_tool(
         (const char *[]){ "cp", "-a", "--reflink=auto", "-T", source, target, NULL },
-        COPY_TIMEOUT_MS, err);
+        COPY_TIMEOUT_MS, stop_fd, err);
 }
 
-int disk_upper_clone(struct disk_pool *p, const char *from, const char *id, struct abx_err *err)
+int disk_upper_clone(struct disk_pool *p, const char *from, const char *id, int stop_fd,
+                     struct abx_err *err)
 {
     _cleanup_(closep) int fd = -EBADF;
     int r = disk_upper_check(p, from, err);
@@ -574,7 +584,8 @@ int disk_upper_clone(struct disk_pool *p, const char *from, const char *id, stru
         r = open_upper(p, from, &fd, err);
     if (r < 0)
         return r;
-    r = is_btrfs(p) ? disk_btrfs_snapshot(p->uppers_fd, fd, id, err) : copy_tree(p, from, id, err);
+    r = is_btrfs(p) ? disk_btrfs_snapshot(p->uppers_fd, fd, id, err)
+                    : copy_tree(p, from, id, stop_fd, err);
     if (r < 0)
         (void)disk_upper_trash(p, id, NULL);
     return r;

@@ -66,8 +66,10 @@ int disk_upper_destroy(struct disk_pool *p, const char *id, struct abx_err *err)
 /* Under an eighth of it is free, and under 10 GiB. */
 bool disk_pool_is_nearly_full(const struct disk_pool *p);
 /* Makes the upper `id` with what the upper `from` holds: a snapshot on btrfs, else a copy, by reflinks where there
- * are some, of at most COPY_TIMEOUT_MS. Nothing is left of one that fails. Without a limit of its own yet. */
-int disk_upper_clone(struct disk_pool *p, const char *from, const char *id, struct abx_err *err);
+ * are some, of at most COPY_TIMEOUT_MS. Nothing is left of one that fails. Without a limit of its own yet. A copy
+ * is stopped (ABORTED) when `stop_fd` is readable; -EBADF = never. */
+int disk_upper_clone(struct disk_pool *p, const char *from, const char *id, int stop_fd,
+                     struct abx_err *err);
 /* Everything that was written to the pool gets to the disk; takes as long as it takes. */
 int disk_pool_sync(struct disk_pool *p, struct abx_err *err);
 /* Is the upper there, whole as far as a look can tell? */

@@ -115,7 +115,7 @@ static int make_image(struct disk_pool *p, const struct image_type *type, uint64
     for (; type->argv[n]; n++)
         argv[n] = type->argv[n];
     argv[n] = path;
-    r = disk_run_tool(argv, MKFS_TIMEOUT_MS, err);
+    r = disk_run_tool(argv, MKFS_TIMEOUT_MS, -EBADF, err);
     /* The name appears only when there is a whole file system behind it. */
     if (r == 0 && (fsync(fd) < 0 || renameat(p->dir_fd, IMAGE_NEW, p->dir_fd, IMAGE) < 0 ||
                    fsync(p->dir_fd) < 0))
@@ -292,7 +292,7 @@ static int grow(struct disk_pool *p, int image_fd, const struct stat *st, uint64
         return err_sys(err, errno, "grow the loop device");
     if (p->kind == DISK_XFS_IMAGE)
         return disk_run_tool((const char *[]){ "xfs_growfs", "-d", p->path, NULL }, MKFS_TIMEOUT_MS,
-                             err);
+                             -EBADF, err);
     fd = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return err_sys(err, errno, "open '%s'", p->path);

@@ -197,6 +197,8 @@ void sandbox_stop(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t 
 /* A stopped one, `new_id`, with the files of `sb`. */
 void sandbox_clone(struct engine *e, struct sandbox *sb, const char *new_id, uint64_t conn,
                    uint64_t seq);
+/* A kill of `sb` waits: the copy that it is to become is stopped, and those that hold up its processes. */
+void sandbox_stop_copies(struct engine *e, struct sandbox *sb);
 /* Its processes have ended and its upper was kept. */
 void sandbox_stopped(struct engine *e, struct sandbox *sb);
 /* Everything that is noted as saved comes into the table, or is found there. */

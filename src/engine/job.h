@@ -38,8 +38,8 @@ enum job_kind {
     JOB_USAGE,
     JOB_AUDIT,
     JOB_TRASH,
-    JOB_SAVE,    /* the pool, to the disk */
-    JOB_CLONE,   /* record.name's upper as that of target.name, which is saved then */
+    JOB_SAVE, /* the pool, to the disk */
+    JOB_CLONE, /* record.name's upper as that of target.name, which is saved then; in: an eventfd that stops it */
     JOB_MEASURE, /* in: names; out: what each uses */
 };
 

@@ -311,6 +311,7 @@ static void remove_it(struct engine *e, struct sandbox *sb)
         sockets_remove(e->sockets, sb->record.sandbox_id);
     if (sb->state == SANDBOX_STARTING || sb->is_busy) {
         sb->kill_wanted = true;
+        sandbox_stop_copies(e, sb);
         return;
     }
     pool_unlink(e, sb);

@@ -58,6 +58,7 @@ struct sandbox {
     int steer_fds[STEER_FDS]; /* until others may use it; -EBADF where this machine cannot steer */
     int64_t retry_ns;         /* of a stuck one; of an ending one: no more waiting then */
     uv_poll_t *exit_poll;
+    struct cloning *cloning; /* clone.c's, while it is made as a copy */
     void *engine;
 };
 

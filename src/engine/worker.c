@@ -212,7 +212,8 @@ static int run_save(struct worker *w, struct job_result *ret)
 
 /* The copy under way has a record like any upper that is being made; when it is whole, the note that it is
  * saved takes over. */
-static int clone_upper(struct worker *w, const struct job *j, uint32_t *ret_us, struct abx_err *err)
+static int clone_upper(struct worker *w, const struct job *j, int stop_fd, uint32_t *ret_us,
+                       struct abx_err *err)
 {
     struct record target = { .phase = RECORD_PREPARED, .limits = j->record.limits };
     int64_t begin;
@@ -226,7 +227,7 @@ static int clone_upper(struct worker *w, const struct job *j, uint32_t *ret_us, 
     if (r == 0 && j->must_freeze)
         r = cgroup_freeze(w->cgroups, j->record.name, true, FREEZE_TIMEOUT_MS, err);
     if (r == 0)
-        r = disk_upper_clone(w->pool, j->record.name, j->target, err);
+        r = disk_upper_clone(w->pool, j->record.name, j->target, stop_fd, err);
     if (j->must_freeze) {
         int thawed = cgroup_freeze(w->cgroups, j->record.name, false, FREEZE_TIMEOUT_MS,
                                    r == 0 ? err : NULL);
@@ -239,12 +240,17 @@ static int clone_upper(struct worker *w, const struct job *j, uint32_t *ret_us, 
     return r;
 }
 
-static int run_clone(struct worker *w, const struct job *j, struct job_result *ret)
+static int run_clone(struct worker *w, const struct job *j, const int *fds, size_t n_fds,
+                     struct job_result *ret)
 {
+    struct pollfd stop = { .fd = n_fds > 0 ? fds[0] : -EBADF, .events = POLLIN };
     int r = worker_revive(w, &ret->err);
 
+    if (r == 0 && poll(&stop, 1, 0) > 0) /* while it waited for its turn */
+        r = err_set(&ret->err, ABX_ABORTED, "it was stopped");
+
     if (r == 0)
-        r = clone_upper(w, j, &ret->u.us, &ret->err);
+        r = clone_upper(w, j, stop.fd, &ret->u.us, &ret->err);
     /* Of a failure the record stays: a removal follows. */
     return r < 0 ? r : record_remove(w->records_fd, j->target, &ret->err);
 }
@@ -279,7 +285,7 @@ static int run_by_kind(struct worker *w, const struct job *j, int *fds, size_t n
     case JOB_SAVE:
         return run_save(w, ret);
     case JOB_CLONE:
-        return run_clone(w, j, ret);
+        return run_clone(w, j, fds, n_fds, ret);
     case JOB_READY:
     case JOB_EXIT:
     case JOB_OOM:

@@ -2,10 +2,13 @@
 
 import http.client
 import os
+import shutil
 import signal
 import threading
 import time
+from pathlib import Path
 
+import processes
 import pytest
 from envd import Envd, EnvdError
 from service import Service
@@ -86,6 +89,94 @@ def test_refusals(service):
     assert "Timeout" in fork(service, box, 400, timeout=0)["message"]
     assert service.kill(box["sandboxID"]) == 204
     fork(service, box, 404)
+
+
+def until(condition, timeout=60, pause=0.05):
+    deadline = time.monotonic() + timeout
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(pause)
+    return value
+
+
+def copy_begins(service, box):
+    """A snapshot in a thread, and the list that its status comes to; from here on the engine counts it as frozen."""
+    answers = []
+    path = f"/sandboxes/{box['sandboxID']}/snapshots"
+    thread = threading.Thread(target=lambda: answers.append(service.request("POST", path, {}, timeout=90)[0]))
+    thread.start()
+    records = Path("/run/abx") / service.instance() / "sandboxes"
+
+    def is_frozen():
+        texts = [x.read_text() for x in records.iterdir() if not x.name.startswith(".")]
+        return answers or any(box["sandboxID"] in x and "is_frozen=1" in x for x in texts)
+
+    return thread, answers, is_frozen
+
+
+def test_a_kill_does_not_wait_for_a_copy_that_waits(service):
+    """Behind a worker that does nothing any more."""
+    before, box = service.create(timeout=300), service.create(timeout=300)
+    (saver,) = savers(service)
+    os.kill(saver, signal.SIGSTOP)
+    try:
+        first, first_answers, is_first_frozen = copy_begins(service, before)
+        until(is_first_frozen)
+        thread, answers, is_frozen = copy_begins(service, box)
+        until(is_frozen)
+        assert service.kill(box["sandboxID"]) == 204
+        assert not first_answers and processes.alive(saver)
+    finally:
+        os.kill(saver, signal.SIGCONT)
+    first.join(60)
+    thread.join(60)
+    assert (first_answers, answers) == ([201], [409])
+    for snapshot in service.request("GET", "/snapshots")[2]:
+        assert service.request("DELETE", f"/templates/{snapshot['snapshotID']}")[0] == 204
+    assert service.kill(before["sandboxID"]) == 204
+    until(lambda: service.audit() == [])
+
+
+def savers(service):
+    words = {"--worker", "save", service.instance()}
+    return [pid for pid in processes.every() if words <= set((processes.read(pid, "cmdline") or "").split("\0"))]
+
+
+def tools(worker):
+    """What it has started; not before the exec, until which it waits for them itself."""
+    return [pid for pid in processes.children(worker) if processes.read(pid, "comm") == "cp\n"]
+
+
+def test_a_kill_stops_a_copy(build_dir, base_template):
+    """In a pool that is a plain folder, where a copy takes its time."""
+    s = Service(build_dir)
+    for folder in ("pool", "pool/uppers", "pool/uppers/a", "pool/uppers/a/u"):  # was used as one before
+        (s.data_dir / folder).mkdir(0o700)
+    with s:
+        shutil.rmtree(s.data_dir / "pool/uppers/a")
+        (saver,) = savers(s)
+        for _ in range(20):  # it may be done before it is seen
+            box = s.create(timeout=300)
+            Envd(s, box).sh("head -c 64M /dev/zero | tee ~/1 ~/2 ~/3 > ~/4")
+            thread, answers, _ = copy_begins(s, box)
+            copies = until(lambda a=answers: a or tools(saver), pause=0.001)
+            if not answers and processes.send(copies[0], signal.SIGSTOP) and processes.alive(copies[0]):
+                break
+            thread.join(60)
+            s.kill(box["sandboxID"])
+        assert s.kill(box["sandboxID"]) == 204
+        thread.join(60)
+        assert answers == [409]
+        processes.wait_gone(copies)
+        # Nothing is left of it, and the next one is made.
+        other = s.create(timeout=300)
+        thread, answers, _ = copy_begins(s, other)
+        thread.join(60)
+        assert answers == [201]
+        for snapshot in s.request("GET", "/snapshots")[2]:
+            assert s.request("DELETE", f"/templates/{snapshot['snapshotID']}")[0] == 204
+        assert s.kill(other["sandboxID"]) == 204
+        until(lambda: s.audit() == [])
 
 
 @pytest.mark.slow
