@@ -63,7 +63,7 @@ def test_the_probe_judges_a_small_or_full_disk_as_the_service_does(data, build_d
         script = f'mount -t tmpfs -o size={size} none {data} && head -c {fill} /dev/zero >{data}/fill; exec "$0" "$@"'
         return ("unshare", "-m", "sh", "-c", script, *command)
 
-    for size, fill, words in (("200M", "0", "the disk image would have 160 MiB, 256 are needed"), ("2G", "2G", "the disk image would have 0 MiB")):
+    for size, fill, words in (("200M", "0", "the disk image would have 160 MiB, 256 are needed"), ("300M", "300M", "the disk image would have 0 MiB")):
         disk = probe("--data-dir", data / "d", prefix=on(size, fill))["disk-limits"]
         assert disk["status"] == "missing" and words in disk["value"] and "--data-dir on a" in disk["fix"], disk
     told = subprocess.run(on("200M", "0", build_dir / "abx", "doctor", "--data-dir", data / "d"), capture_output=True, text=True, timeout=60)
