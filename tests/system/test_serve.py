@@ -391,6 +391,7 @@ def test_pool_stays_writable_through_many_sandboxes(build_dir, base_template):
         assert mounts and all(m[3].startswith("rw") for m in mounts)
 
 
+@pytest.mark.alone  # looks at all guests of the machine
 def test_the_service_cgroup_can_be_killed(build_dir, base_template):
     """systemd kills what is in a unit's own group (KillMode=process: the main process only): sandboxes live elsewhere."""
     service = Service(build_dir)
