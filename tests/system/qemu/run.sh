@@ -28,6 +28,7 @@ check "machine: sandboxes can run" "$tool" --probe --data-dir /var/tmp/data
 # The base template as a template: the disk that is root here, once more, unchanged.
 template=/var/cache/abx/templates/$(cat /mnt/template/name)
 mkdir -p "$template/rootfs"
+chmod 0700 /var/cache/abx/templates # as the builder makes it
 cp /mnt/template/template.json "$template"
 check "template: mounted" mount -o ro,noload /dev/vdc "$template/rootfs"
 
