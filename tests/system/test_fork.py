@@ -192,7 +192,7 @@ def test_forks_while_roles_are_killed_leave_nothing(build_dir, base_template):
             for i in range(6):
                 time.sleep(0.7)
                 for pid in s.roles().get(names[i % 3], []):
-                    os.kill(pid, signal.SIGKILL)
+                    processes.send(pid)
             is_over.set()
 
         killer = threading.Thread(target=kill_roles)

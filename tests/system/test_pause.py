@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import processes
 import pytest
-from envd import Envd, EnvdError
+from envd import Envd
 from service import Service
 
 
@@ -295,7 +295,7 @@ def start_machine_anew(service):
     until(lambda: not service.roles())
     for pid in guests(instance):
         try:
-            os.kill(pid, signal.SIGKILL)
+            processes.send(pid)
         except ProcessLookupError:
             pass
     until(lambda: not guests(instance))
@@ -363,7 +363,7 @@ def test_damaged_state_can_be_killed_and_says_what_is_wrong(build_dir, base_temp
         assert s.request("GET", f"/events/sandboxes/{two['sandboxID']}")[2][0]["eventData"]["reason"] == "lost"
         # Its processes are killed while they are frozen: the files are kept.
         for pid in guests(s.instance()):
-            os.kill(pid, signal.SIGKILL)
+            processes.send(pid)
         until(lambda: not guests(s.instance()))
         post(s, three, "connect", {"timeout": 60}, 201)
         assert Envd(s, three).sh("echo up") == "up\n" and "filesystem" in json.dumps(s.request("GET", f"/events/sandboxes/{three['sandboxID']}")[2])
@@ -404,7 +404,7 @@ def test_cycles_with_every_role_killed_in_between(build_dir, base_template, cycl
         def kill(role):
             before = s.roles().get(role, [])
             for pid in before:
-                os.kill(pid, signal.SIGKILL)
+                processes.send(pid)
             until(lambda: (now := s.roles().get(role, [])) and not set(now) & set(before))
 
         def ask(what, body, *expected):

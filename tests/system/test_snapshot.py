@@ -1,9 +1,9 @@
 """Snapshots on a real service: made while the sandbox runs on, new sandboxes of them, list, names, delete, restarts."""
 
-import os
 import signal
 import time
 
+import processes
 import pytest
 from envd import Envd
 from service import Service
@@ -103,7 +103,7 @@ def test_snapshots_outlive_every_role(build_dir, base_template):
             s.start()
             for role in ("abx-engine", "abx-control"):
                 for pid in s.roles()[role]:
-                    os.kill(pid, signal.SIGKILL)
+                    processes.send(pid)
             until(lambda: s.request("GET", "/snapshots")[0] == 200)
             assert [x["snapshotID"] for x in s.request("GET", "/snapshots")[2]] == [made["snapshotID"]]
             copy = s.create(template=made["snapshotID"], timeout=60)
