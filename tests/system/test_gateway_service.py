@@ -14,6 +14,7 @@ import pytest
 from envd import Envd
 from gateway_kit import needs_root
 from http_fakes import make_certificates
+from prometheus_client import parser
 from service import Service
 
 pytestmark = needs_root
@@ -145,7 +146,6 @@ def test_signed_urls_are_judged_alike_with_and_without_a_sandbox_id(service):
 
 def scrape(service):
     """{(name, labels): value} of all samples and {name: type} of the families, read by Prometheus' own parser."""
-    parser = pytest.importorskip("prometheus_client.parser", reason="tools of the py environment")
     status, head, body = service.request("GET", "/abx/v1/metrics")
     assert status == 200 and head["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8", (status, body)
     samples, types = {}, {}
