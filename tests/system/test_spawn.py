@@ -498,6 +498,9 @@ print(libc.inotify_init1(0) >= 0, libc.mq_open(b"/probe", 0o102, 0o600, None) >=
 @pytest.mark.parametrize("options", [{}, {"hold": True}, {"mount": "string"}])
 def test_two_hundred_leave_nothing(run, work, options):
     def netns_count():
+        shrink = Path("/sys/kernel/slab/net_namespace/shrink")
+        if shrink.exists():  # until then objects that each processor keeps for later count as used
+            shrink.write_text("1")
         rows = Path("/proc/slabinfo").read_text()
         return int(re.search(r"^net_namespace\s+(\d+)", rows, re.M)[1])
 
@@ -507,7 +510,7 @@ def test_two_hundred_leave_nothing(run, work, options):
     assert FIRST_UID <= base <= LAST_UID and "= spawn" in done.stdout
     assert own_mounts(work) == mounts
     wait_until(lambda: not processes_of_range(base))
-    wait_until(lambda: netns_count() < namespaces + 100, 20)
+    wait_until(lambda: netns_count() < namespaces + 100, 60)
     assert os.listdir(work) == []
 
 
