@@ -44,6 +44,7 @@ struct request {
     enum request_state state;
     unsigned n_refs; /* itself and the question to control that is under way */
     struct wait wait;
+    uint64_t began_at;   /* loop time */
     uint64_t give_up_at; /* loop time */
     int64_t began_ns;
     int64_t answered_ns; /* head of the answer; 0 = none */
@@ -106,6 +107,8 @@ void request_step(struct request *r);
 /* Gives up one of n_refs; the last one frees it. */
 void request_unref(struct request *r);
 void request_wait(struct request *r);
+/* Milliseconds until it gives up waiting, 0 = its time is over. */
+uint64_t request_time_left(const struct request *r);
 /* It is in a port's queue: gives up when its time is over before the engine answers. */
 void request_wait_socket(struct request *r);
 /* The engine answered; `code` 0 or its error's. */
@@ -130,6 +133,9 @@ void gateway_hold(struct gateway *g, const char *id, uint32_t drain_ms, uint64_t
 void gateway_hold_check(struct gateway *g, struct row *row);
 /* A request for a paused sandbox: answered, or it waits until that runs. */
 void request_wake(struct request *r, struct row *row);
+/* A request for a sandbox between two states, of which one may be paused: it waits, and if it may wake the sandbox as long as
+ * those that asked for that. */
+void request_wait_wake(struct request *r, struct row *row);
 
 /* gateway.c */
 bool gateway_has_control(const struct gateway *g);

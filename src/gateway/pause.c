@@ -4,7 +4,8 @@
  * streams are broken off at once, without a last chunk, so that nobody takes them for complete; the others
  * get a while to end. When nothing of this gateway reaches into the sandbox any more, control hears it.
  *
- * Wake: control is asked once for each sandbox, whoever shows the credential first; the others wait with it.
+ * Wake: control is asked once for each sandbox, whoever shows the credential first; the others wait with it, and each of
+ * them has the same time from its beginning, whoever asked and through which gateway.
  */
 #include "gateway/internal.h"
 
@@ -13,7 +14,8 @@
 #include "e2b/errors.h"
 #include "e2b/tokens.h"
 
-#define WAKE_MS 20000
+#define WAKE_MS 20000u
+#define ASK_MIN_MS 1000u /* for one that has waited for another's wake in vain */
 
 struct hold {
     struct wait wait; /* when requests in flight have had their time */
@@ -150,11 +152,24 @@ static void on_woken(void *user, const struct abx_err *failure, const Abx__Ipc__
     requests_wake(g); /* those that waited with it; one of them asks again if need be */
 }
 
+static void grant_time(struct request *r)
+{
+    r->give_up_at = MAX(r->give_up_at, r->began_at + WAKE_MS);
+}
+
+void request_wait_wake(struct request *r, struct row *row)
+{
+    if (row->auto_resume && may_wake(r, row))
+        grant_time(r);
+    request_wait(r);
+}
+
 void request_wake(struct request *r, struct row *row)
 {
     struct ipc_conn *conn = r->g->control ? ipc_client_conn(r->g->control) : NULL;
     Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
     Abx__Ipc__Wake wake = ABX__IPC__WAKE__INIT;
+    int ms;
 
     if (!row->auto_resume) {
         answer_gone(r);
@@ -164,11 +179,13 @@ void request_wake(struct request *r, struct row *row)
         answer_sandbox_error(r, 403, -1, text_no_resume);
         return;
     }
+    grant_time(r);
     wake.sandbox_id = row->id;
     frame.request_id = r->request_id;
     frame.body_case = ABX__IPC__FRAME__BODY_WAKE;
     frame.wake = &wake;
-    if (row->is_waking || !conn || ipc_conn_request(conn, &frame, WAKE_MS, on_woken, r, NULL) < 0) {
+    ms = (int)MAX(request_time_left(r), (uint64_t)ASK_MIN_MS);
+    if (row->is_waking || !conn || ipc_conn_request(conn, &frame, ms, on_woken, r, NULL) < 0) {
         request_wait(r);
         return;
     }

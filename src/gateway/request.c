@@ -122,7 +122,7 @@ static void on_socket_waited(struct wait *w)
     give_up(r);
 }
 
-static uint64_t time_left(const struct request *r)
+uint64_t request_time_left(const struct request *r)
 {
     uint64_t now = uv_now(r->g->opts.loop);
 
@@ -132,13 +132,14 @@ static uint64_t time_left(const struct request *r)
 void request_wait(struct request *r)
 {
     r->state = REQUEST_WAIT;
-    wait_start(&r->g->waits, &r->wait, time_left(r), on_waited);
+    wait_start(&r->g->waits, &r->wait, request_time_left(r), on_waited);
 }
 
 void request_wait_socket(struct request *r)
 {
     r->state = REQUEST_SOCKET;
-    wait_start(&r->g->waits, &r->wait, MAX(time_left(r), (uint64_t)LATE_MIN_MS), on_socket_waited);
+    wait_start(&r->g->waits, &r->wait, MAX(request_time_left(r), (uint64_t)LATE_MIN_MS),
+               on_socket_waited);
 }
 
 static void request_pause(struct request *r, uint64_t ms)
@@ -204,7 +205,7 @@ static void on_looked_up(void *user, const struct abx_err *failure, const Abx__I
     } else if (r->is_broken) {
         request_trouble(r, COUNT_UPSTREAM_BROKEN);
         answer_sandbox_error(r, 502, 0, text_broken);
-    } else if (is_doubted && time_left(r) == 0) {
+    } else if (is_doubted && request_time_left(r) == 0) {
         request_trouble(r, COUNT_UPSTREAM_UNAVAILABLE);
         answer_sandbox_error(r, 503, 1, text_restarting);
     } else if (is_doubted) {
@@ -217,7 +218,7 @@ static void on_looked_up(void *user, const struct abx_err *failure, const Abx__I
 static void ask_control(struct request *r)
 {
     /* What has been sent to a sandbox is waited for anew: its verdict is open. */
-    uint64_t ms = r->is_broken ? LOOKUP_MS : MAX(time_left(r), (uint64_t)LATE_MIN_MS);
+    uint64_t ms = r->is_broken ? LOOKUP_MS : MAX(request_time_left(r), (uint64_t)LATE_MIN_MS);
 
     if (gateway_lookup(r->g, r->route.id, r->request_id, (int)MIN(ms, (uint64_t)LOOKUP_MS),
                        on_looked_up, r) < 0) {
@@ -310,7 +311,7 @@ static void sandbox_unreached(struct request *r, const struct abx_err *why)
 
 static void control_unreached(struct request *r)
 {
-    if (time_left(r) > 0) {
+    if (request_time_left(r) > 0) {
         request_pause(r, CONTROL_PAUSE_MS);
         return;
     }
@@ -478,8 +479,10 @@ static void sandbox_step(struct request *r)
     }
     switch (row->state) {
     case ROW_CREATING:
-    case ROW_PAUSING:
         request_wait(r);
+        return;
+    case ROW_PAUSING:
+        request_wait_wake(r, row);
         return;
     case ROW_PAUSED:
         request_wake(r, row);
@@ -520,7 +523,7 @@ void request_sockets_came(struct request *r, int code)
         return;
     case ABX_UNAVAILABLE:
     case ABX_DEADLINE_EXCEEDED:
-        if (time_left(r) == 0)
+        if (request_time_left(r) == 0)
             give_up(r);
         else
             request_pause(r, DOUBT_PAUSE_MS);
@@ -616,7 +619,8 @@ void request_begin(void *user, struct http_exchange *ex)
     r->n_refs = 1;
     r->began_ns = time_mono_ns();
     r->count_route = COUNT_ROUTE_NONE;
-    r->give_up_at = uv_now(g->opts.loop) + g->opts.wait_ms;
+    r->began_at = uv_now(g->opts.loop);
+    r->give_up_at = r->began_at + g->opts.wait_ms;
     r->next = g->requests;
     if (r->next)
         r->next->prev = r;

@@ -19,7 +19,7 @@ import ipc_frames as ipc
 
 CLONE_NEWNET = 0x40000000
 ENVD = 49983
-RUNNING, CREATING, PAUSED, KILLING = 2, 1, 3, 4
+RUNNING, CREATING, PAUSED, KILLING, PAUSING = 2, 1, 3, 4, 5
 
 
 class Echo(http.server.BaseHTTPRequestHandler):
@@ -110,8 +110,8 @@ class EchoServer(socketserver.ThreadingMixIn, socketserver.BaseServer):
 class Sandbox:
     """A network namespace with servers in it."""
 
-    def __init__(self, name, access_token="", traffic_token="", mask="", state=RUNNING, https=(), key=""):
-        self.name, self.state, self.https, self.key = name, state, https, key
+    def __init__(self, name, access_token="", traffic_token="", mask="", state=RUNNING, https=(), key="", wakes=False):
+        self.name, self.state, self.https, self.key, self.wakes = name, state, https, key, wakes
         self.access_token, self.traffic_token, self.mask = access_token, traffic_token, mask
         self.work = queue.Queue()
         self.open = []
@@ -173,7 +173,7 @@ class Sandbox:
 
     def entry(self):
         return [(1, self.name), (2, self.state), (3, "default"), (4, self.access_token), (5, self.traffic_token),
-                (7, self.mask), *((8, port) for port in self.https), (10, self.key)]
+                (6, self.wakes), (7, self.mask), *((8, port) for port in self.https), (10, self.key)]
 
     def close(self):
         for thing in self.open:
@@ -189,6 +189,7 @@ class Control:
         self.rows = {}  # what the table has
         self.hidden = {}  # known, but only told when asked
         self.lookups, self.removed = [], queue.Queue()
+        self.wakes = queue.Queue()  # (peer, sandbox's name, seq): the test answers them
         self.seq = 1000
         self.hangs = False  # takes questions and answers none
         self.table = ipc.Listener(folder / "table.sock", self._serve, self._sync)
@@ -226,6 +227,8 @@ class Control:
             peer.send(ipc.LOOKUP_REPLY, [(1, True), (2, sandbox.entry())] if sandbox else [], seq)
         elif body == ipc.REMOVE_DONE:
             self.removed.put(seq)
+        elif body == ipc.WAKE:
+            self.wakes.put((peer, ipc.text(fields, 1), seq))
 
     def put(self, sandbox):
         self.rows[sandbox.name] = sandbox

@@ -5,8 +5,9 @@ import struct
 import threading
 import time
 
+import ipc_frames as ipc
 import pytest
-from gateway_fakes import ENVD, Client, World
+from gateway_fakes import ENVD, PAUSED, PAUSING, RUNNING, Client, World
 from gateway_kit import GONE, begin_stream, client, expect_reset, fds, needs_root, to, world  # noqa: F401
 
 pytestmark = needs_root
@@ -82,6 +83,49 @@ def test_waiting_for_a_role_that_hangs_ends_with_503(build_dir, tmp_path):
     world.engine.link.start()
     assert client.request("POST", "/", to("ia"), b"b").status == 200
     client.close()
+    assert world.close() == 0
+
+
+def is_silent(client, seconds):
+    client.sock.settimeout(seconds)
+    try:
+        return client.sock.recv(1) is None
+    except TimeoutError:
+        client.sock.settimeout(20)
+        return True
+
+
+def test_all_who_wait_for_a_wake_wait_as_long_as_who_asked(build_dir, tmp_path):
+    """Longer than for a role that restarts; those who may not wake it do not, and no second question is asked."""
+    world = World(build_dir, tmp_path, "--wait-ms", "300")
+    sandbox = world.sandbox("ia", state=PAUSED, wakes=True, access_token="secret")
+    sandbox.echo()
+    asker, second, third, stranger, elsewhere = (Client(world) for _ in range(5))
+    asker.send("GET", "/1", to("ia", **{"X-Access-Token": "secret"}))
+    peer, name, seq = world.control.wakes.get(timeout=20)
+    assert name == "ia"
+    second.send("GET", "/2", to("ia", **{"X-Access-Token": "secret"}))
+    assert is_silent(second, 0.5)
+    sandbox.state = PAUSING  # it is on its way: whoever comes now waits for that
+    world.control.put(sandbox)
+    third.send("GET", "/3", to("ia", **{"X-Access-Token": "secret"}))
+    stranger.send("GET", "/4", to("ia"))
+    got = stranger.response()
+    assert got.status == 409 and "transitioning" in got.json()["message"]
+    assert all(is_silent(c, 0.5) for c in (asker, second, third))
+    # The same at a gateway that did not ask: only the row tells it.
+    other = world.sandbox("ib", state=PAUSING, wakes=True)
+    other.echo()
+    elsewhere.send("GET", "/5", to("ib"))
+    assert is_silent(elsewhere, 1)
+    for one in (sandbox, other):
+        one.state = RUNNING
+        world.control.put(one)
+    peer.send(ipc.WAKE_REPLY, [], seq)
+    assert [c.response().json()["path"] for c in (asker, second, third, elsewhere)] == ["/1", "/2", "/3", "/5"]
+    assert world.control.wakes.empty()
+    for c in (asker, second, third, stranger, elsewhere):
+        c.close()
     assert world.close() == 0
 
 
