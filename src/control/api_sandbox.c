@@ -239,14 +239,13 @@ static int get_seconds(struct api_request *rq, const char *name, int64_t fallbac
 
 static int parse_pause(struct api_request *rq, struct sandbox_request *request, struct abx_err *err)
 {
-    bool memory = true, must_be_healthy = false;
+    bool memory = true;
     int r = json_get_bool(rq->body, "memory", &memory, err);
 
+    *request = (struct sandbox_request){ .what = EV_PAUSE };
     if (r >= 0)
-        r = json_get_bool(rq->body, "requireHealthyGuest", &must_be_healthy, err);
-    if (r >= 0 && must_be_healthy)
-        r = err_set(err, ABX_UNIMPLEMENTED, "requireHealthyGuest is not available on this server");
-    *request = (struct sandbox_request){ .what = EV_PAUSE, .drops_memory = !memory };
+        r = json_get_bool(rq->body, "requireHealthyGuest", &request->must_be_healthy, err);
+    request->drops_memory = !memory;
     return MIN(r, 0);
 }
 

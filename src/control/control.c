@@ -73,6 +73,15 @@ static bool on_drop(void *user, struct sandbox *sb)
     return c->table && table_drop(c->table, sb->id);
 }
 
+static int on_check(void *user, struct sandbox *sb, store_done_fn done, void *done_user,
+                    struct abx_err *err)
+{
+    struct control *c = user;
+
+    return c->table ? table_check(c->table, sb->id, done, done_user, err)
+                    : err_set(err, ABX_UNAVAILABLE, "there is no gateway");
+}
+
 static bool on_hold(void *user, struct sandbox *sb)
 {
     struct control *c = user;
@@ -185,6 +194,7 @@ static int load_all(struct control *c, const char *engine_sock, struct abx_err *
         .store = c->store,
         .seed = c->seed,
         .on_visible = on_visible,
+        .on_check = on_check,
         .on_hold = on_hold,
         .on_drop = on_drop,
         .render = render_created,

@@ -35,6 +35,8 @@ static void (*const actions[ACT_COUNT_])(struct sandbox *sb, const struct change
     [ACT_EXPIRE] = act_expire,
     [ACT_COPY] = act_copy,
     [ACT_COPIED] = act_copied,
+    [ACT_CHECK] = act_check,
+    [ACT_UNHEALTHY] = act_unhealthy,
     [ACT_DRAIN] = act_drain,
     [ACT_FREEZE] = act_freeze,
     [ACT_SAVE] = act_save,

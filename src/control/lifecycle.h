@@ -131,9 +131,10 @@ struct sandbox_request {
     /* EV_PAUSE: the processes are ended, only files are kept. Of a paused one EV_RESUME, EV_CONNECT: it starts
      * anew although its memory was kept. */
     bool drops_memory;
-    bool is_timeout;               /* EV_PAUSE: its time was over */
-    size_t max_active;             /* what starts again counts: as in sandbox_spec */
-    bool is_snapshot;              /* EV_COPY: not for a fork; words of the refusal */
+    bool is_timeout;      /* EV_PAUSE: its time was over */
+    bool must_be_healthy; /* EV_PAUSE: refused with BUSY unless its guest answers that it is well */
+    size_t max_active;    /* what starts again counts: as in sandbox_spec */
+    bool is_snapshot;     /* EV_COPY: not for a fork; words of the refusal */
     char copy_id[SANDBOX_ID_SIZE]; /* EV_COPY: of the copy, in lifecycle_keep */
     json_t *config;                /* EV_NETWORK: its configuration from now on; referenced */
 };
@@ -148,6 +149,10 @@ struct lifecycle_opts {
     const uint8_t *seed;   /* TOKEN_SEED_SIZE bytes, borrowed for good */
     /* It became visible or its entry changed: tell the gateways. */
     void (*on_visible)(void *user, struct sandbox *sb);
+    /* Ask whether its guest is healthy, with a deadline: `done` once, from the loop, `failure` says why it is not, or why it
+     * could not be asked. May be NULL: nobody can be asked. */
+    int (*on_check)(void *user, struct sandbox *sb, store_done_fn done, void *done_user,
+                    struct abx_err *err);
     /* Tell the gateways to hold its requests; lifecycle_held follows later, once. False: nobody to tell. */
     bool (*on_hold)(void *user, struct sandbox *sb);
     /* Tell the gateways to drop it; lifecycle_told follows later, once. False: nobody to tell. */

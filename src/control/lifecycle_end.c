@@ -345,7 +345,7 @@ void lifecycle_stopped(struct lifecycle *l)
     while (sb) {
         struct sandbox *next = sb->next;
 
-        if (sb->state == SANDBOX_RUNNING || sb->state == SANDBOX_DRAINING)
+        if (sb->state >= SANDBOX_RUNNING && sb->state <= SANDBOX_DRAINING)
             lifecycle_fire(sb, EV_DIED, &(struct change){ .reason = "stopped" });
         sb = next;
     }

@@ -110,6 +110,8 @@ void lifecycle_finish(struct sandbox *sb);
 /* --- lifecycle_pause.c --- */
 void act_copy(struct sandbox *sb, const struct change *c);
 void act_copied(struct sandbox *sb, const struct change *c);
+void act_check(struct sandbox *sb, const struct change *c);
+void act_unhealthy(struct sandbox *sb, const struct change *c);
 void act_drain(struct sandbox *sb, const struct change *c);
 void act_freeze(struct sandbox *sb, const struct change *c);
 void act_save(struct sandbox *sb, const struct change *c);

@@ -59,6 +59,7 @@ static void on_driver(void *user, uint32_t us, const struct abx_err *failure)
     call_ended(user, failure);
 }
 
+/* Of the store, and of a check. */
 static void on_store(void *user, const struct abx_err *failure)
 {
     call_ended(user, failure);
@@ -134,13 +135,46 @@ static void driver_trouble(struct abx_err *err)
 
 /* --- pause --------------------------------------------------------------------------------------- */
 
+void act_check(struct sandbox *sb, const struct change *c)
+{
+    struct lifecycle_opts *o = &sb->lifecycle->opts;
+    struct abx_err err;
+    struct call *call;
+    int r;
+
+    (void)c;
+    lifecycle_stages_begin(sb);
+    sb->t_begin_ns = time_mono_ns();
+    if (!sb->operation->request.must_be_healthy) {
+        lifecycle_fire(sb, EV_DONE, &no_change);
+        return;
+    }
+    call = call_new(sb, &err);
+    r = call ? 0 : err.code;
+    if (r == 0)
+        r = o->on_check ? o->on_check(o->user, sb, on_store, call, &err)
+                        : err_set(&err, ABX_UNAVAILABLE, "nobody can ask it");
+    if (r < 0)
+        call_failed(sb, call, &err);
+}
+
+void act_unhealthy(struct sandbox *sb, const struct change *c)
+{
+    struct abx_err err;
+
+    (void)err_reason(&err, ABX_REASON_BUSY,
+                     "Sandbox '%s' is not paused, it runs on: its guest is not healthy: %s", sb->id,
+                     c->failure->msg);
+    operation_end(sb, 0, &err);
+}
+
 void act_drain(struct sandbox *sb, const struct change *c)
 {
     struct lifecycle *l = sb->lifecycle;
 
     (void)c;
-    lifecycle_stages_begin(sb);
-    sb->t_begin_ns = time_mono_ns();
+    if (!sb->operation->request.must_be_healthy)
+        lifecycle_stages_begin(sb); /* without what was no check */
     sb->keeps_memory = !sb->operation->request.drops_memory;
     sb->end_before_ms = sb->end_ms;
     (void)uv_timer_start(&sb->timer, lifecycle_on_timer, HOLD_MS, 0);

@@ -54,7 +54,7 @@ static const struct machine_cell cells[SANDBOX_STATES_][EV_COUNT_] = {
         IGNORES(COMMITTING),
     },
     [SANDBOX_RUNNING] = {
-        [EV_PAUSE] = ANSWERS(DRAINING, DRAIN, 204),
+        [EV_PAUSE] = ANSWERS(CHECKING, CHECK, 204),
         [EV_RESUME] = ANSWERS(RUNNING, REFUSE, 409),
         [EV_COPY] = ANSWERS(COPYING, COPY, 201),
         [EV_CONNECT] = ANSWERS(RUNNING, EXTEND, 200),
@@ -75,6 +75,14 @@ static const struct machine_cell cells[SANDBOX_STATES_][EV_COUNT_] = {
         ENDS,
         IGNORES(COPYING),
         [EV_RETRY] = TO(COPYING, LATER), /* its time is over: when the copy is made */
+    },
+    [SANDBOX_CHECKING] = {
+        [EV_DONE] = TO(DRAINING, DRAIN),
+        [EV_FAILED] = TO(RUNNING, UNHEALTHY),
+        REQUESTS_WAIT(CHECKING),
+        ENDS,
+        IGNORES(CHECKING),
+        [EV_RETRY] = TO(CHECKING, LATER), /* its time is over: when the pause is decided */
     },
     [SANDBOX_DRAINING] = {
         REQUESTS_WAIT(DRAINING),
@@ -180,6 +188,7 @@ static const struct machine_state states[SANDBOX_STATES_] = {
     [SANDBOX_COMMITTING] = { "committing", "creating", NULL, true, EXIT_CALL },
     [SANDBOX_RUNNING] = { "running", "running", "running", true, EXIT_REST },
     [SANDBOX_COPYING] = { "copying", "running", "running", true, EXIT_CALL },
+    [SANDBOX_CHECKING] = { "checking", "running", "running", true, EXIT_CALL },
     [SANDBOX_DRAINING] = { "draining", "running", "running", true, EXIT_TIMER },
     [SANDBOX_FREEZING] = { "freezing", "running", "running", true, EXIT_CALL },
     [SANDBOX_SAVING] = { "saving", "running", "running", true, EXIT_CALL },

@@ -16,7 +16,8 @@ enum sandbox_state {
     SANDBOX_STARTING,   /* creating: the driver is at work */
     SANDBOX_COMMITTING, /* creating: the row is becoming `running` */
     SANDBOX_RUNNING,
-    SANDBOX_COPYING,  /* running; the driver copies its files */
+    SANDBOX_COPYING, /* running; the driver copies its files */
+    SANDBOX_CHECKING, /* running; a pause is asked for, and whether its guest is healthy, if that matters */
     SANDBOX_DRAINING, /* pausing: gateways hold new requests and end what is in flight */
     SANDBOX_FREEZING, /* pausing: the driver freezes */
     SANDBOX_SAVING,   /* pausing: the row is becoming `paused`; from then on it is */
@@ -76,6 +77,8 @@ enum lifecycle_action {
     ACT_EXPIRE, /* a kill, or a pause where the sandbox asks for it */
     ACT_COPY,
     ACT_COPIED,
+    ACT_CHECK,
+    ACT_UNHEALTHY, /* refuses the pause, it runs on */
     ACT_DRAIN,
     ACT_FREEZE,
     ACT_SAVE,

@@ -85,6 +85,7 @@ static void fill_state(const struct sandbox *sb, Abx__Ipc__Entry *e)
         [SANDBOX_COMMITTING] = ABX__IPC__ENTRY__STATE__CREATING,
         [SANDBOX_RUNNING] = ABX__IPC__ENTRY__STATE__RUNNING,
         [SANDBOX_COPYING] = ABX__IPC__ENTRY__STATE__RUNNING,
+        [SANDBOX_CHECKING] = ABX__IPC__ENTRY__STATE__RUNNING,
         [SANDBOX_DRAINING] = ABX__IPC__ENTRY__STATE__PAUSING,
         [SANDBOX_FREEZING] = ABX__IPC__ENTRY__STATE__PAUSING,
         [SANDBOX_SAVING] = ABX__IPC__ENTRY__STATE__PAUSING,
@@ -602,6 +603,51 @@ static bool order_all(struct table *t, const char *id, bool is_hold)
         return true;
     free(o);
     return false;
+}
+
+struct check {
+    void (*done)(void *user, const struct abx_err *failure);
+    void *user;
+};
+
+static void on_checked(void *user, const struct abx_err *failure, const Abx__Ipc__Frame *reply,
+                       int *fds, size_t n_fds)
+{
+    struct check *k = user;
+
+    (void)reply;
+    (void)fds;
+    (void)n_fds;
+    k->done(k->user, failure);
+    free(k);
+}
+
+int table_check(struct table *t, const char *id,
+                void (*done)(void *user, const struct abx_err *failure), void *user,
+                struct abx_err *err)
+{
+    Abx__Ipc__Health health = ABX__IPC__HEALTH__INIT;
+    Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
+    struct gateway *g = t->gateways;
+    struct check *k;
+    int r;
+
+    while (g && (g->is_egress || !g->has_greeted || !g->conn))
+        g = g->next;
+    if (!g)
+        return err_set(err, ABX_UNAVAILABLE, "there is no gateway that could ask it");
+    k = calloc(1, sizeof(*k));
+    if (!k)
+        return err_oom(err);
+    *k = (struct check){ done, user };
+    health.sandbox_id = text(id);
+    health.timeout_ms = TABLE_HEALTH_MS;
+    frame.body_case = ABX__IPC__FRAME__BODY_HEALTH;
+    frame.health = &health;
+    r = ipc_conn_request(g->conn, &frame, TABLE_HEALTH_MS + 1000, on_checked, k, err);
+    if (r < 0)
+        free(k);
+    return r;
 }
 
 bool table_drop(struct table *t, const char *id)

@@ -18,6 +18,8 @@
 /* Of a pause: what unary requests in flight get, and after how long a gateway is disconnected. */
 #define TABLE_DRAIN_MS 2000
 #define TABLE_HOLD_MS 4000
+#define TABLE_HEALTH_MS                                                                            \
+    3000 /* what a guest gets to say that it is well; a gateway gets a second more */
 #define TABLE_WAKE_MS 300000 /* how long a sandbox lives that traffic woke (e2b.md 1.4) */
 
 struct table;
@@ -42,6 +44,11 @@ void table_put(struct table *t, const struct sandbox *sb);
  * leads out of it, and they hold when it comes back), or let TABLE_DROP_MS pass: then it is disconnected. From the loop
  * or at once. */
 void table_confirm(struct table *t, const struct sandbox *sb, void (*done)(void *user), void *user);
+/* Asks one gateway whether the sandbox's daemon answers. `done` once, from the loop, unless this fails (UNAVAILABLE: there is
+ * no gateway): NULL, or why it is not healthy. */
+int table_check(struct table *t, const char *id,
+                void (*done)(void *user, const struct abx_err *failure), void *user,
+                struct abx_err *err);
 /* Tells all to drop it; lifecycle_told follows. False: there is no gateway. */
 bool table_drop(struct table *t, const char *id);
 /* Tells all to hold its requests; lifecycle_held follows. False: there is no gateway. */

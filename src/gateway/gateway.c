@@ -163,6 +163,8 @@ static void on_control_frame(void *user, struct ipc_conn *c, const Abx__Ipc__Fra
         take_remove(user, f->remove->sandbox_id, f->seq);
     else if (f->body_case == ABX__IPC__FRAME__BODY_HOLD)
         gateway_hold(user, f->hold->sandbox_id, f->hold->drain_ms, f->seq);
+    else if (f->body_case == ABX__IPC__FRAME__BODY_HEALTH)
+        gateway_check_health(user, f->health->sandbox_id, f->health->timeout_ms, f->seq);
     else if (f->body_case == ABX__IPC__FRAME__BODY_TABLE_SYNCED)
         take_synced(user);
 }
@@ -332,6 +334,7 @@ void gateway_close(struct gateway *g)
     if (g->table.buckets)
         table_each(&g->table, drop_each, g);
     idle_pool_clear(&g->control_idle);
+    gateway_checks_close(g);
     if (g->control)
         ipc_client_free(g->control);
     if (g->engine)

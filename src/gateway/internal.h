@@ -4,6 +4,7 @@
  *     request.c   one request from its head to its end: routing, waiting, relaying, giving up
  *     upstream.c  connections into sandboxes: idle ones, sockets from the engine, who waits for them
  *     pause.c     sandboxes that are about to be frozen, and those that traffic wakes
+ *     health.c    control's questions whether a sandbox's daemon answers
  *     answer.c    answers of the gateway's own
  *     request_count.c  what the log and the counters hear of a request
  */
@@ -23,6 +24,7 @@
 #define STREAM_TIMEOUT_MS 620000u /* a sandbox may be slow for longer than any other server */
 
 struct port;
+struct check; /* health.c */
 
 enum request_state {
     REQUEST_NEW,
@@ -79,6 +81,7 @@ struct gateway {
     struct idle_pool control_idle;
     struct id_source ids;
     struct request *requests; /* all */
+    struct check *checks;     /* all */
     size_t n_refused;         /* connections, since the log said so */
     uint64_t refused_told_at; /* loop time; 0 = never */
     bool is_closing;
@@ -117,6 +120,10 @@ void request_sockets_came(struct request *r, int code);
 void requests_wake(struct gateway *g);
 
 /* upstream.c */
+/* Connects `fd`, a socket of the engine's (owned), to the port on the sandbox's loopback: 127.0.0.1, or ::1 when
+ * `is_second`. NULL: it cannot be made. Owned by the caller. */
+struct http_conn *upstream_connect(struct gateway *g, int fd, uint16_t port, bool is_second,
+                                   bool is_tls);
 enum upstream { UPSTREAM_READY, UPSTREAM_LATER, UPSTREAM_NO_ENGINE, UPSTREAM_FAILED };
 /* A connection, or the request is queued for one (LATER: request_sockets_came follows). */
 enum upstream upstream_open(struct request *r, struct row *row, struct http_conn **ret);
@@ -136,6 +143,12 @@ void request_wake(struct request *r, struct row *row);
 /* A request for a sandbox between two states, of which one may be paused: it waits, and if it may wake the sandbox as long as
  * those that asked for that. */
 void request_wait_wake(struct request *r, struct row *row);
+
+/* health.c */
+/* Asks the sandbox's daemon for its health and answers control's question `seq`. */
+void gateway_check_health(struct gateway *g, const char *id, uint32_t timeout_ms, uint64_t seq);
+/* Gives all up without an answer: the gateway ends. Before its links are closed. */
+void gateway_checks_close(struct gateway *g);
 
 /* gateway.c */
 bool gateway_has_control(const struct gateway *g);

@@ -198,10 +198,9 @@ static void port_ask(struct port *p, const char *id, const char *request_id)
     free(a);
 }
 
-/* Connects to the port on the loopback address, 127.0.0.1 or, in the second round, ::1. With TLS the name asked
- * for is localhost, as a certificate made for a server on this port would have it. */
-static struct http_conn *connect_fd(struct gateway *g, int fd, uint16_t port, bool is_second,
-                                    bool is_tls)
+/* With TLS the name asked for is localhost, as a certificate made for a server on this port would have it. */
+struct http_conn *upstream_connect(struct gateway *g, int fd, uint16_t port, bool is_second,
+                                   bool is_tls)
 {
     struct sockaddr_in in = { .sin_family = AF_INET,
                               .sin_port = htons(port),
@@ -249,8 +248,8 @@ enum upstream upstream_open(struct request *r, struct row *row, struct http_conn
         return UPSTREAM_FAILED;
     conn = idle_pool_take(&p->idle);
     if (!conn && p->n_fds > 0) {
-        conn = connect_fd(r->g, p->fds[--p->n_fds], p->number, r->is_second_address,
-                          table_row_is_https(row, p->number));
+        conn = upstream_connect(r->g, p->fds[--p->n_fds], p->number, r->is_second_address,
+                                table_row_is_https(row, p->number));
         if (!conn)
             return UPSTREAM_FAILED;
     }

@@ -113,6 +113,7 @@ bool ipc_body_is_reply(Abx__Ipc__Frame__BodyCase body)
     case ABX__IPC__FRAME__BODY_ENTRY_DONE:
     case ABX__IPC__FRAME__BODY_REMOVE_DONE:
     case ABX__IPC__FRAME__BODY_HOLD_DONE:
+    case ABX__IPC__FRAME__BODY_HEALTH_REPLY:
     case ABX__IPC__FRAME__BODY_WAKE_REPLY:
     case ABX__IPC__FRAME__BODY_LOOKUP_REPLY:
     case ABX__IPC__FRAME__BODY_ADMIN_REPLY:

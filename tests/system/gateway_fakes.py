@@ -190,6 +190,7 @@ class Control:
         self.hidden = {}  # known, but only told when asked
         self.lookups, self.removed = [], queue.Queue()
         self.wakes = queue.Queue()  # (peer, sandbox's name, seq): the test answers them
+        self.questions = {}  # seq: queue of its answer
         self.seq = 1000
         self.hangs = False  # takes questions and answers none
         self.table = ipc.Listener(folder / "table.sock", self._serve, self._sync)
@@ -227,6 +228,8 @@ class Control:
             peer.send(ipc.LOOKUP_REPLY, [(1, True), (2, sandbox.entry())] if sandbox else [], seq)
         elif body == ipc.REMOVE_DONE:
             self.removed.put(seq)
+        elif seq in self.questions:
+            self.questions.pop(seq).put((body, fields))
         elif body == ipc.WAKE:
             self.wakes.put((peer, ipc.text(fields, 1), seq))
 
@@ -234,6 +237,13 @@ class Control:
         self.rows[sandbox.name] = sandbox
         for peer in self.table.wait_peers():
             peer.send(ipc.ENTRY, sandbox.entry())
+
+    def ask(self, body, message, timeout=20):
+        """(body, fields) of what the gateway answers to a question of control's."""
+        self.seq += 1
+        answer = self.questions[self.seq] = queue.Queue()
+        self.table.wait_peers()[0].send(body, message, self.seq)
+        return answer.get(timeout=timeout)
 
     def remove(self, sandbox):
         """Returns when the gateway has said that it is done."""

@@ -255,15 +255,45 @@ def write_text(path, text):
         f.write(text)
 
 
-def test_what_was_sent_before_by_a_client_that_has_gone_is_not_done(service):
-    """The daemon is frozen when the request comes; the client goes away; the pause comes; then the daemon may read."""
-    box = service.create(timeout=300)
-    envd = Envd(service, box)
+def freezer_of_daemon(service):
+    """The file that stops and starts the daemon alone of the one sandbox that lives."""
     daemon = [p for p in guests(service.instance()) if "/guest\n" in processes.read(p, "cgroup")]
     assert len(daemon) == 1, daemon  # no other sandbox lives
     group = next(line[3:] for line in processes.read(daemon[0], "cgroup").splitlines() if line.startswith("0::"))
     mount = next(line.split()[1] for line in open("/proc/mounts") if line.split()[2] == "cgroup2")
-    switch = f"{mount}{group}/cgroup.freeze"
+    return f"{mount}{group}/cgroup.freeze"
+
+
+def test_a_pause_only_of_a_healthy_guest(service):
+    box = service.create(timeout=300)
+    envd, path = Envd(service, box), f"/sandboxes/{box['sandboxID']}/pause"
+    switch = freezer_of_daemon(service)
+    write_text(switch, "1")
+    status, headers, answer = service.request("POST", path, {"requireHealthyGuest": True})
+    assert (status, headers["Should-Retry"]) == (503, "true")
+    assert "runs on: its guest is not healthy: it does not answer within" in answer["message"], answer
+    assert detail(service, box)["state"] == "running"
+    write_text(switch, "0")
+    assert envd.sh("echo well") == "well\n"
+    assert "requireHealthyGuest" in post(service, box, "pause", {"requireHealthyGuest": "yes"}, 400)["message"]
+    post(service, box, "pause", {"requireHealthyGuest": True})
+    event = service.request("GET", f"/events/sandboxes/{box['sandboxID']}")[2][0]
+    assert [s["name"] for s in event["eventData"]["stages"]][:2] == ["checking", "draining"]
+    post(service, box, "pause", {"requireHealthyGuest": True}, 409)
+    post(service, box, "connect", {"timeout": 60}, 201)
+    # Files alone as well, and without the question nobody is asked.
+    post(service, box, "pause", {"requireHealthyGuest": True, "memory": False})
+    post(service, box, "connect", {"timeout": 60}, 201)
+    write_text(freezer_of_daemon(service), "1")
+    post(service, box, "pause", {"requireHealthyGuest": False})
+    assert service.kill(box["sandboxID"]) == 204
+
+
+def test_what_was_sent_before_by_a_client_that_has_gone_is_not_done(service):
+    """The daemon is frozen when the request comes; the client goes away; the pause comes; then the daemon may read."""
+    box = service.create(timeout=300)
+    envd = Envd(service, box)
+    switch = freezer_of_daemon(service)
     write_text(switch, "1")
     conn = envd.connect(10)
     conn.request("POST", "/filesystem.Filesystem/MakeDir", json.dumps({"path": "/tmp/too-late"}),

@@ -68,6 +68,9 @@ struct world {
     uint8_t seed[TOKEN_SEED_SIZE];
     bool has_gateway; /* then drops wait for lifecycle_told */
     unsigned n_visible, n_drops, n_holds;
+    store_done_fn checked; /* open check of a guest's health */
+    void *checked_user;
+    unsigned n_checks;
 };
 
 static struct world w;
@@ -260,6 +263,29 @@ static _unused_ bool on_drop(void *user, struct sandbox *sb)
     return w.has_gateway;
 }
 
+static _unused_ int on_check(void *user, struct sandbox *sb, store_done_fn done, void *done_user,
+                             struct abx_err *err)
+{
+    (void)user;
+    (void)sb;
+    (void)err;
+    assert_null(w.checked);
+    w.checked = done;
+    w.checked_user = done_user;
+    w.n_checks++;
+    return 0;
+}
+
+static _unused_ bool end_check(const struct abx_err *failure)
+{
+    store_done_fn done = w.checked;
+
+    w.checked = NULL;
+    if (done)
+        done(w.checked_user, failure);
+    return done != NULL;
+}
+
 static _unused_ bool on_hold(void *user, struct sandbox *sb)
 {
     (void)user;
@@ -282,6 +308,7 @@ static _unused_ void open_all(void)
         .driver = &w.fake.base,
         .seed = w.seed,
         .on_visible = on_visible,
+        .on_check = on_check,
         .on_hold = on_hold,
         .on_drop = on_drop,
         .render = render,
@@ -304,6 +331,9 @@ static _unused_ void close_all(void)
     if (w.fake.change.done)
         free(w.fake.change.user); /* what a driver frees with its last answer */
     w.fake.change.done = NULL;
+    if (w.checked)
+        free(w.checked_user);
+    w.checked = NULL;
     w.lifecycle = NULL;
     (void)uv_run(&w.loop, UV_RUN_DEFAULT);
 }
@@ -489,6 +519,11 @@ static _unused_ void reach_paused(enum sandbox_state want, const char *id)
     bool has_gateway = w.has_gateway;
     struct abx_err failure;
 
+    if (want == SANDBOX_CHECKING) {
+        request_as(id, &(struct sandbox_request){ .what = EV_PAUSE, .must_be_healthy = true },
+                   &reached);
+        return;
+    }
     w.has_gateway = want == SANDBOX_DRAINING; /* else it is over at once */
     request(id, EV_PAUSE, drops_memory, &reached);
     w.has_gateway = has_gateway;
@@ -550,6 +585,7 @@ static _unused_ bool settle(void *user)
     if (w.fake.created)
         end_create(NULL);
     (void)end_change(NULL);
+    (void)end_check(NULL);
     (void)end_kills(NULL);
     s = state_of(id);
     if (s == SANDBOX_KILLING && w.has_gateway)

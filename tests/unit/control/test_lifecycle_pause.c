@@ -13,6 +13,12 @@ static bool is_paused(void *user)
     return state_of(user) == SANDBOX_PAUSED;
 }
 
+static bool is_killed(void *user)
+{
+    (void)user;
+    return w.fake.n_kills > 0;
+}
+
 static bool runs(void *user)
 {
     return state_of(user) == SANDBOX_RUNNING;
@@ -57,6 +63,63 @@ static void gateways_that_say_nothing_have_a_deadline(void **state)
     lifecycle_on_timer(&find(id)->timer);
     assert_int_equal(w.fake.n_freezes, 1);
     assert_int_equal(state_of(id), SANDBOX_FREEZING);
+}
+
+static void a_guest_that_is_not_healthy_is_not_paused_where_that_matters(void **state)
+{
+    struct sandbox_request pause = { .what = EV_PAUSE, .must_be_healthy = true };
+    struct request_answer got, waits;
+    struct answer a = { 0 };
+    struct abx_err failure;
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_RUNNING, &a, id);
+    request_as(id, &pause, &got);
+    request(id, EV_PAUSE, false, &waits); /* which asks for nothing of the kind */
+    assert_int_equal(state_of(id), SANDBOX_CHECKING);
+    assert_int_equal(w.n_holds + w.fake.n_freezes, 0); /* nothing has happened to it */
+    (void)err_set(&failure, ABX_DEADLINE_EXCEEDED, "it does not answer within 3000 ms");
+    assert_true(end_check(&failure));
+    assert_int_equal(got.http, 503);
+    assert_non_null(strstr(got.text, "runs on: its guest is not healthy: it does not answer"));
+    assert_int_equal(w.n_checks, 1);
+    assert_int_equal(state_of(id), SANDBOX_FREEZING);
+    assert_true(end_change(NULL));
+    assert_true(run_until(is_requested, &waits));
+    assert_int_equal(waits.status, 204);
+
+    request(id, EV_CONNECT, false, &got);
+    assert_true(end_change(NULL));
+    assert_true(run_until(is_requested, &got));
+    request_as(id, &pause, &got);
+    assert_true(end_check(NULL));
+    assert_true(end_change(NULL));
+    assert_true(run_until(is_requested, &got));
+    assert_int_equal(got.status, 204);
+    assert_int_equal(state_of(id), SANDBOX_PAUSED);
+    assert_int_equal(w.n_checks, 2);
+    /* Paused already: nobody is asked. */
+    request_as(id, &pause, &got);
+    assert_int_equal(got.http, 409);
+    assert_int_equal(w.n_checks, 2);
+}
+
+static void its_time_may_be_over_while_its_guest_is_asked(void **state)
+{
+    struct answer a = { 0 };
+    char id[SANDBOX_ID_SIZE];
+    struct abx_err failure;
+
+    (void)state;
+    reach(SANDBOX_CHECKING, &a, id);
+    lifecycle_on_timer(&find(id)->timer);
+    assert_int_equal(state_of(id), SANDBOX_CHECKING);
+    (void)err_set(&failure, ABX_UNAVAILABLE, "no gateway");
+    assert_true(end_check(&failure));
+    assert_int_equal(reached.http, 503);
+    assert_true(run_until(is_killed, NULL)); /* the end that it was made with: a kill */
+    assert_int_equal(state_of(id), SANDBOX_KILLING);
 }
 
 static void without_memory_the_files_are_synced_and_the_processes_end_last(void **state)
@@ -425,6 +488,8 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         TEST(gateways_let_go_before_the_freeze),
         TEST(gateways_that_say_nothing_have_a_deadline),
+        TEST(a_guest_that_is_not_healthy_is_not_paused_where_that_matters),
+        TEST(its_time_may_be_over_while_its_guest_is_asked),
         TEST(without_memory_the_files_are_synced_and_the_processes_end_last),
         TEST(a_stop_that_fails_is_tried_again),
         TEST(a_freeze_that_fails_leaves_it_running),

@@ -40,6 +40,7 @@ static const struct cell cells[SANDBOX_GONE][OUTSIDE_COUNT] = {
                           [TOLD] = { true, 201, false, false },
                           [ABANDON] = { false, 201, false, true } },
     [SANDBOX_COPYING] = ON_THE_WAY,
+    [SANDBOX_CHECKING] = ON_THE_WAY,
     [SANDBOX_DRAINING] = ON_THE_WAY,
     [SANDBOX_FREEZING] = ON_THE_WAY,
     [SANDBOX_SAVING] = ON_THE_WAY,

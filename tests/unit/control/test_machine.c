@@ -11,21 +11,22 @@
 #include "control/machine.h"
 
 static const char *const state_names[] = { "WRITING",  "STARTING", "COMMITTING", "RUNNING",
-                                           "COPYING",  "DRAINING", "FREEZING",   "SAVING",
-                                           "STOPPING", "PAUSED",   "WAKING",     "RESUMING",
-                                           "THAWING",  "KILLING",  "REMOVING",   "GONE" };
+                                           "COPYING",  "CHECKING", "DRAINING",   "FREEZING",
+                                           "SAVING",   "STOPPING", "PAUSED",     "WAKING",
+                                           "RESUMING", "THAWING",  "KILLING",    "REMOVING",
+                                           "GONE" };
 static const char *const event_names[] = { "DONE",    "FAILED",      "PAUSE",   "RESUME",  "COPY",
                                            "CONNECT", "EXTEND",      "NETWORK", "REFRESH", "KILL",
                                            "DIED",    "EXPIRED",     "FROZEN",  "HELD",    "TOLD",
                                            "RETRY",   "START_ENDED", "CLEARED" };
 static const char *const action_names[] = {
-    "IGNORE",       "WAIT",          "REFUSE",       "START",       "START_AGAIN", "COMMIT",
-    "OPEN",         "REFUSE_CREATE", "FAIL_CREATE",  "KILL",        "KILL_LATER",  "KILL_STARTING",
-    "DIED",         "DIED_EARLY",    "EXTEND",       "CONFIGURE",   "EXPIRE",      "COPY",
-    "COPIED",       "DRAIN",         "FREEZE",       "SAVE",        "STOP",        "PAUSED",
-    "PAUSE_FAILED", "THAW",          "REOPEN",       "WAKE",        "WAKE_FAILED", "RESUME_ROW",
-    "RESUMED",      "LATER",         "KILLED",       "KILL_FAILED", "KILL_AGAIN",  "START_ENDED",
-    "TOLD",         "REMOVE",        "REMOVE_AGAIN", "FINISH"
+    "IGNORE",      "WAIT",          "REFUSE",       "START",     "START_AGAIN",  "COMMIT",
+    "OPEN",        "REFUSE_CREATE", "FAIL_CREATE",  "KILL",      "KILL_LATER",   "KILL_STARTING",
+    "DIED",        "DIED_EARLY",    "EXTEND",       "CONFIGURE", "EXPIRE",       "COPY",
+    "COPIED",      "CHECK",         "UNHEALTHY",    "DRAIN",     "FREEZE",       "SAVE",
+    "STOP",        "PAUSED",        "PAUSE_FAILED", "THAW",      "REOPEN",       "WAKE",
+    "WAKE_FAILED", "RESUME_ROW",    "RESUMED",      "LATER",     "KILLED",       "KILL_FAILED",
+    "KILL_AGAIN",  "START_ENDED",   "TOLD",         "REMOVE",    "REMOVE_AGAIN", "FINISH"
 };
 
 /* state, event, next state, action, HTTP status; what is not here cannot happen. */
@@ -78,7 +79,7 @@ static const char *const expected[] = {
     "COMMITTING HELD COMMITTING IGNORE 0",
     "COMMITTING TOLD COMMITTING IGNORE 0",
     "COMMITTING RETRY COMMITTING IGNORE 0",
-    "RUNNING PAUSE DRAINING DRAIN 204",
+    "RUNNING PAUSE CHECKING CHECK 204",
     "RUNNING RESUME RUNNING REFUSE 409",
     "RUNNING COPY COPYING COPY 201",
     "RUNNING CONNECT RUNNING EXTEND 200",
@@ -108,6 +109,22 @@ static const char *const expected[] = {
     "COPYING HELD COPYING IGNORE 0",
     "COPYING TOLD COPYING IGNORE 0",
     "COPYING RETRY COPYING LATER 0",
+    "CHECKING DONE DRAINING DRAIN 0",
+    "CHECKING FAILED RUNNING UNHEALTHY 0",
+    "CHECKING PAUSE CHECKING WAIT 0",
+    "CHECKING RESUME CHECKING WAIT 0",
+    "CHECKING COPY CHECKING WAIT 0",
+    "CHECKING CONNECT CHECKING WAIT 0",
+    "CHECKING EXTEND CHECKING WAIT 0",
+    "CHECKING NETWORK CHECKING WAIT 0",
+    "CHECKING REFRESH CHECKING WAIT 0",
+    "CHECKING KILL KILLING KILL 204",
+    "CHECKING DIED KILLING DIED 0",
+    "CHECKING EXPIRED CHECKING IGNORE 0",
+    "CHECKING FROZEN CHECKING IGNORE 0",
+    "CHECKING HELD CHECKING IGNORE 0",
+    "CHECKING TOLD CHECKING IGNORE 0",
+    "CHECKING RETRY CHECKING LATER 0",
     "DRAINING PAUSE DRAINING WAIT 0",
     "DRAINING RESUME DRAINING WAIT 0",
     "DRAINING COPY DRAINING WAIT 0",
