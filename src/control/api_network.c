@@ -29,6 +29,7 @@ static json_t *merge(const json_t *network, const json_t *body)
     return NULL;
 }
 
+/* The members of the configuration that the body replaces. */
 static int make_config(const struct sandbox *sb, const json_t *body, json_t **ret,
                        struct abx_err *err)
 {
@@ -36,24 +37,16 @@ static int make_config(const struct sandbox *sb, const json_t *body, json_t **re
                                                                       : "allowInternetAccess";
     bool internet = true;
     int has_internet = json_get_bool(body, name, &internet, err);
-    json_t *config = json_copy(sb->config);
-    json_t *network = merge(json_object_get(sb->config, "network"), body);
-    int r = has_internet < 0 ? has_internet : 0;
+    json_t *network;
 
-    if (r == 0 && (!config || !network || json_object_set(config, "network", network) < 0))
-        r = err_oom(err);
-    if (r == 0 && has_internet > 0 &&
-        json_object_set_new(config, "allowInternetAccess", json_boolean(internet)) < 0)
-        r = err_oom(err);
-    else if (r == 0 && has_internet == 0)
-        (void)json_object_del(config, "allowInternetAccess");
-    json_decref(network);
-    if (r < 0) {
-        json_decref(config);
-        return r;
-    }
-    *ret = config;
-    return 0;
+    if (has_internet < 0)
+        return has_internet;
+    network = merge(json_object_get(sb->config, "network"), body);
+    if (!network)
+        return err_oom(err);
+    *ret = json_pack("{s:o,s:o}", "network", network, "allowInternetAccess",
+                     has_internet > 0 ? json_boolean(internet) : json_null());
+    return *ret ? 0 : err_oom(err);
 }
 
 static void on_in_force(void *user)

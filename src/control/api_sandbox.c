@@ -260,13 +260,22 @@ void api_pause(struct api_request *rq)
         submit(rq, &request);
 }
 
-/* connect and resume. */
-static void wake(struct api_request *rq, enum lifecycle_event what, int64_t timeout_s, bool memory)
+/* connect and resume; `config` as in the request, may be NULL. */
+static void wake(struct api_request *rq, enum lifecycle_event what, int64_t timeout_s, bool memory,
+                 json_t *config)
 {
     submit(rq, &(struct sandbox_request){ .what = what,
                                           .timeout_ms = timeout_s * 1000,
                                           .drops_memory = !memory,
-                                          .max_active = rq->c->opts.max_sandboxes });
+                                          .max_active = rq->c->opts.max_sandboxes,
+                                          .config = config });
+}
+
+/* What of its configuration says that it pauses, or ends, when its time is over; NULL when out of memory. */
+static json_t *make_on_timeout(const struct sandbox *sb, bool pauses)
+{
+    return json_pack("{s:{s:b,s:s}}", "lifecycle", "autoResume", sandbox_wakes_itself(sb),
+                     "onTimeout", pauses ? "pause" : "kill");
 }
 
 void api_resume(struct api_request *rq)
@@ -275,6 +284,7 @@ void api_resume(struct api_request *rq)
     struct sandbox *sb;
     int64_t timeout_s;
     bool memory = true, pauses_itself = false;
+    json_t *config = NULL;
     int has_auto = 0;
     int r = get_seconds(rq, "timeout", RESUME_S, &timeout_s, &err);
 
@@ -291,14 +301,15 @@ void api_resume(struct api_request *rq)
     sb = find_any(rq);
     if (!sb)
         return;
-    if (has_auto > 0 && pauses_itself != sandbox_pauses_itself(sb)) {
-        (void)err_set(
-            &err, ABX_UNIMPLEMENTED,
-            "autoPause is said when a sandbox is created; a resume cannot change it here");
-        api_reply_error(rq, &err, RETRY_UNSAID);
+    if (has_auto > 0)
+        config = make_on_timeout(sb, pauses_itself);
+    if (has_auto > 0 && !config) {
+        (void)err_oom(&err);
+        api_reply_error(rq, &err, RETRY_YES);
         return;
     }
-    wake(rq, EV_RESUME, timeout_s, memory);
+    wake(rq, EV_RESUME, timeout_s, memory, config);
+    json_decref(config);
 }
 
 void api_connect(struct api_request *rq)
@@ -315,7 +326,7 @@ void api_connect(struct api_request *rq)
     if (r < 0)
         api_reply_error(rq, &err, RETRY_UNSAID);
     else if (find_any(rq))
-        wake(rq, EV_CONNECT, timeout_s, memory);
+        wake(rq, EV_CONNECT, timeout_s, memory, NULL);
 }
 
 void api_timeout(struct api_request *rq)

@@ -42,6 +42,8 @@ struct sandbox {
     char origin[160];    /* as its creator reached the service */
     char *config_text;   /* as in the row */
     json_t *config;      /* the same, parsed: metadata, network, lifecycle ... */
+    json_t *
+        config_next; /* what it will be when all changes are on the disk; NULL = none is under way */
     bool is_secure;
     bool is_traffic_private; /* from config */
     int64_t created_ms;
@@ -136,7 +138,9 @@ struct sandbox_request {
     size_t max_active;    /* what starts again counts: as in sandbox_spec */
     bool is_snapshot;     /* EV_COPY: not for a fork; words of the refusal */
     char copy_id[SANDBOX_ID_SIZE]; /* EV_COPY: of the copy, in lifecycle_keep */
-    json_t *config;                /* EV_NETWORK: its configuration from now on; referenced */
+    /* EV_NETWORK, EV_RESUME: members of its configuration that are replaced, null = removed; the others stay. NULL = all stay.
+     * Referenced. */
+    json_t *config;
 };
 /* `status` by the table (machine.h), or a failure. */
 typedef void (*sandbox_requested_fn)(void *user, int status, const struct abx_err *failure);

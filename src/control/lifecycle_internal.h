@@ -23,6 +23,7 @@ struct kill_waiter {
 struct operation {
     struct operation *next;
     struct sandbox_request request;
+    json_t *config; /* with the request's members in it, on its way to the disk; NULL = none is */
     sandbox_requested_fn done;
     void *user;
 };
@@ -134,6 +135,13 @@ void act_extend(struct sandbox *sb, const struct change *c);
 void act_configure(struct sandbox *sb, const struct change *c);
 void act_wait(struct sandbox *sb, const struct change *c);
 void operation_free(struct operation *op);
+/* Makes the whole configuration that its request asks for, from what those before it make of it; `*ret_text` is that for the
+ * row, owned by the caller. operation_configured has to follow. */
+int operation_configure(struct sandbox *sb, struct operation *op, char **ret_text,
+                        struct abx_err *err);
+/* It is on the disk and holds from now on, or never will (`failure`). Completions come in the order of the calls. */
+int operation_configured(struct sandbox *sb, struct operation *op, const struct abx_err *failure,
+                         struct abx_err *err);
 /* Answers the request that is under way, if any. */
 void operation_end(struct sandbox *sb, int status, const struct abx_err *failure);
 /* The next ones, as far as the state lets them. */

@@ -412,7 +412,7 @@ void act_wake_failed(struct sandbox *sb, const struct change *c)
 
 void act_resume_row(struct sandbox *sb, const struct change *c)
 {
-    _cleanup_(freep) char *data = NULL;
+    _cleanup_(freep) char *data = NULL, *config = NULL;
     char id[UUID_SIZE];
     struct store_event event = { .id = id,
                                  .type = "sandbox.lifecycle.resumed",
@@ -431,6 +431,9 @@ void act_resume_row(struct sandbox *sb, const struct change *c)
     sb->timeout_ms = sb->operation->request.timeout_ms;
     sb->end_ms = event.time_ms + sb->timeout_ms;
     row = sandbox_row(sb, "running");
+    if (r == 0 && sb->operation->request.config)
+        r = operation_configure(sb, sb->operation, &config, &err);
+    row.config = config; /* what is not changed may be on its way to be */
     if (r == 0)
         r = store_sandbox_run(sb->lifecycle->opts.store, &row, NULL, &event, on_store, call, &err);
     if (r < 0)
@@ -439,8 +442,12 @@ void act_resume_row(struct sandbox *sb, const struct change *c)
 
 void act_resumed(struct sandbox *sb, const struct change *c)
 {
+    struct abx_err err;
+
     if (c->failure)
         log_err("row of a resumed sandbox", c->failure);
+    if (sb->operation->config && operation_configured(sb, sb->operation, c->failure, &err) < 0)
+        log_err("configuration of a resumed sandbox", &err);
     (void)uv_timer_start(&sb->timer, lifecycle_on_timer, (uint64_t)sb->timeout_ms, 0);
     log_change(sb, "sandbox resumed");
     sb->lifecycle->opts.on_visible(sb->lifecycle->opts.user, sb);

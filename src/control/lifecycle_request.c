@@ -15,6 +15,7 @@ static const struct change no_change;
 void operation_free(struct operation *op)
 {
     json_decref(op->request.config);
+    json_decref(op->config);
     free(op);
 }
 
@@ -216,7 +217,44 @@ void act_extend(struct sandbox *sb, const struct change *c)
     (void)TAKE_PTR(x);
 }
 
-/* --- what it may reach --------------------------------------------------------------------------- */
+/* --- its configuration --------------------------------------------------------------------------- */
+
+int operation_configure(struct sandbox *sb, struct operation *op, char **ret_text,
+                        struct abx_err *err)
+{
+    json_t *config = json_copy(sb->config_next ? sb->config_next : sb->config), *value;
+    const char *name;
+    char *text;
+    int r = config ? 0 : -1;
+
+    json_object_foreach(op->request.config, name, value)
+    {
+        if (r == 0 && json_is_null(value))
+            (void)json_object_del(config, name);
+        else if (r == 0)
+            r = json_object_set(config, name, value);
+    }
+    text = r == 0 ? json_dumps(config, JSON_COMPACT) : NULL;
+    if (!text) {
+        json_decref(config);
+        return err_oom(err);
+    }
+    json_decref(sb->config_next);
+    sb->config_next = json_incref(config);
+    op->config = config;
+    *ret_text = text;
+    return 0;
+}
+
+int operation_configured(struct sandbox *sb, struct operation *op, const struct abx_err *failure,
+                         struct abx_err *err)
+{
+    if (sb->config_next == op->config) {
+        json_decref(sb->config_next);
+        sb->config_next = NULL;
+    }
+    return failure ? 0 : sandbox_set_config(sb, op->config, err);
+}
 
 /* Rules on their way to disk; the sandbox may be gone when they get there. */
 struct configuration {
@@ -233,8 +271,8 @@ static void on_configured(void *user, const struct abx_err *failure)
     struct abx_err err = { 0 };
     int r = 0;
 
-    if (!failure && sb)
-        r = sandbox_set_config(sb, x->op->request.config, &err);
+    if (sb)
+        r = operation_configured(sb, x->op, failure, &err);
     if (!failure && sb && r == 0 && sandbox_is_visible(sb))
         x->lifecycle->opts.on_visible(x->lifecycle->opts.user, sb);
     failure = r < 0 ? &err : failure;
@@ -246,11 +284,11 @@ static void on_configured(void *user, const struct abx_err *failure)
 void act_configure(struct sandbox *sb, const struct change *c)
 {
     _cleanup_(freep) struct configuration *x = calloc(1, sizeof(*x));
-    _cleanup_(freep) char *text = json_dumps(sb->operation->request.config, JSON_COMPACT);
+    _cleanup_(freep) char *text = NULL;
     struct store_sandbox row = sandbox_row(sb, "running");
     struct abx_err err;
 
-    if (!x || !text) {
+    if (!x || operation_configure(sb, sb->operation, &text, &err) < 0) {
         (void)err_oom(&err);
         operation_end(sb, 0, &err);
         return;
@@ -259,6 +297,7 @@ void act_configure(struct sandbox *sb, const struct change *c)
     memcpy(x->id, sb->id, sizeof(x->id));
     row.config = text;
     if (store_sandbox_configure(sb->lifecycle->opts.store, &row, on_configured, x, &err) < 0) {
+        (void)operation_configured(sb, sb->operation, &err, NULL);
         operation_end(sb, 0, &err);
         return;
     }

@@ -170,6 +170,7 @@ static void on_timer_closed(uv_handle_t *h)
     free(sb->answer);
     free(sb->data);
     json_decref(sb->config);
+    json_decref(sb->config_next);
     free(sb);
 }
 

@@ -205,15 +205,16 @@ static int put_event(struct op *op, struct db *d, struct abx_err *err)
 static int run_run(struct op *op, struct db *d, struct abx_err *err)
 {
     const struct store_sandbox *sb = &op->sandbox;
-    int r =
-        db_finish(d,
-                  db_bind(d, SQL_SANDBOX_RUN,
-                          "UPDATE sandboxes SET state = 'running', started_ms = $1,"
-                          " end_ms = $2, cpu_count = $3, memory_mb = $4, disk_mb = $5,"
-                          " execution_id = $6, pause_mode = '' WHERE id = $7",
-                          err, "iiiiitt", sb->started_ms, sb->end_ms, (int64_t)sb->cpu_count,
-                          (int64_t)sb->memory_mb, (int64_t)sb->disk_mb, sb->execution_id, sb->id),
-                  err);
+    int r = db_finish(d,
+                      db_bind(d, SQL_SANDBOX_RUN,
+                              "UPDATE sandboxes SET state = 'running', started_ms = $1,"
+                              " end_ms = $2, cpu_count = $3, memory_mb = $4, disk_mb = $5,"
+                              " execution_id = $6, pause_mode = '',"
+                              " config = CASE WHEN $7 = '' THEN config ELSE $7 END WHERE id = $8",
+                              err, "iiiiittt", sb->started_ms, sb->end_ms, (int64_t)sb->cpu_count,
+                              (int64_t)sb->memory_mb, (int64_t)sb->disk_mb, sb->execution_id,
+                              sb->config, sb->id),
+                      err);
 
     if (r == 0 && sqlite3_changes(d->h) != 1)
         r = err_set(err, ABX_INTERNAL, "no row of sandbox '%s'", sb->id);

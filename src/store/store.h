@@ -103,8 +103,8 @@ typedef void (*store_created_fn)(void *user, const struct store_created *created
  * transaction. `request_hash` tells requests with the same key apart. */
 int store_sandbox_create(struct store *s, const struct store_sandbox *sb, const char *request_hash,
                          store_created_fn done, void *user, struct abx_err *err);
-/* The row becomes `running` with what was enforced, started_ms and end_ms; the answer is kept. Also for one
- * that is resumed, then without an answer. */
+/* The row becomes `running` with what was enforced, started_ms, end_ms and its config (NULL or empty: as it is); the answer is
+ * kept. Also for one that is resumed, then without an answer. */
 int store_sandbox_run(struct store *s, const struct store_sandbox *sb,
                       const struct store_answer *answer, const struct store_event *event,
                       store_done_fn done, void *user, struct abx_err *err);

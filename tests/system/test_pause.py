@@ -120,6 +120,25 @@ def test_without_memory_it_starts_anew_with_its_files(service):
     assert service.kill(sandbox) == 204
 
 
+def test_a_resume_says_how_it_ends_next_time(service):
+    box = service.create(timeout=300)
+    assert detail(service, box)["lifecycle"] == {"autoResume": False, "onTimeout": "kill"}
+    post(service, box, "pause")
+    assert "'autoPause' has to be" in post(service, box, "resume", {"autoPause": 1}, 400)["message"]
+    post(service, box, "resume", {"timeout": 1, "autoPause": True}, 201)
+    assert detail(service, box)["lifecycle"] == {"autoResume": False, "onTimeout": "pause"}
+    until(lambda: detail(service, box)["state"] == "paused")
+    # Not said: as it was; and rules that come meanwhile do not undo it.
+    assert service.request("PUT", f"/sandboxes/{box['sandboxID']}/network", {"denyOut": ["1.2.3.4/32"]})[0] == 204
+    post(service, box, "resume", {"timeout": 1}, 201)
+    until(lambda: detail(service, box)["state"] == "paused")
+    assert detail(service, box)["network"]["denyOut"] == ["1.2.3.4/32"]
+    post(service, box, "resume", {"timeout": 300, "autoPause": False}, 201)
+    assert detail(service, box)["lifecycle"]["onTimeout"] == "kill" and detail(service, box)["network"]["denyOut"] == ["1.2.3.4/32"]
+    post(service, box, "timeout", {"timeout": 1})
+    until(lambda: box["sandboxID"] not in listed(service))
+
+
 def test_its_time_is_over_and_traffic_wakes_it(service):
     box = service.create(timeout=1, autoPause=True, autoResume={"enabled": True}, metadata={"kind": "sleepy"})
     envd, sandbox = Envd(service, box), box["sandboxID"]

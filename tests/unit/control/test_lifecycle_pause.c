@@ -369,6 +369,70 @@ static void it_pauses_itself_the_way_it_was_told(void **state)
     assert_int_equal(w.fake.n_kills, 0);
 }
 
+static void resume_with(const char *id, json_t *config, struct request_answer *got)
+{
+    struct sandbox_request rq = { .what = EV_RESUME, .timeout_ms = 60000, .config = config };
+
+    request_as(id, &rq, got);
+    json_decref(config);
+}
+
+/* And what another request changes at the same time stays. */
+static void a_resume_may_change_how_it_ends(void **state)
+{
+    struct sandbox_request rules = { .what = EV_NETWORK };
+    struct request_answer configured, got;
+    struct answer a = { 0 };
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_PAUSED, &a, id);
+    set_lifecycle(id, "kill", true);
+    rules.config =
+        json_pack("{s:{s:[s]},s:b}", "network", "denyOut", "1.2.3.4", "allowInternetAccess", false);
+    request_as(id, &rules, &configured); /* on its way to the disk */
+    json_decref(rules.config);
+    assert_int_equal(configured.n, 0);
+    resume_with(id, json_pack("{s:{s:s}}", "lifecycle", "onTimeout", "pause"), &got);
+    assert_false(sandbox_pauses_itself(find(id)));
+    assert_true(end_change(NULL));
+    assert_true(run_until(is_requested, &got));
+    assert_int_equal(configured.status, 204);
+    assert_int_equal(got.status, 201);
+    for (int i = 0; i < 2; i++) {
+        const json_t *config = find(id)->config;
+
+        assert_true(sandbox_pauses_itself(find(id)));
+        assert_non_null(json_object_get(json_object_get(config, "network"), "denyOut"));
+        assert_true(json_is_false(json_object_get(config, "allowInternetAccess")));
+        assert_non_null(json_object_get(config, "autoPauseMemory"));
+        assert_null(find(id)->config_next);
+        close_all(); /* the same is in the row */
+        open_all();
+    }
+}
+
+static void a_resume_that_fails_changes_nothing(void **state)
+{
+    struct request_answer got;
+    struct answer a = { 0 };
+    struct abx_err failure;
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_PAUSED, &a, id);
+    resume_with(id, json_pack("{s:{s:s}}", "lifecycle", "onTimeout", "pause"), &got);
+    (void)err_set(&failure, ABX_DEADLINE_EXCEEDED, "not thawed");
+    assert_true(end_change(&failure));
+    assert_int_equal(got.http, 504);
+    assert_false(sandbox_pauses_itself(find(id)));
+    resume_with(id, NULL, &got);
+    assert_true(end_change(NULL));
+    assert_true(run_until(is_requested, &got));
+    assert_int_equal(got.status, 201);
+    assert_false(sandbox_pauses_itself(find(id)));
+}
+
 /* --- restarts --------------------------------------------------------------------------------------- */
 
 struct after {
@@ -500,6 +564,8 @@ int main(void)
         TEST(too_many_requests_are_refused),
         TEST(what_wakes_counts_against_the_limit),
         TEST(it_pauses_itself_the_way_it_was_told),
+        TEST(a_resume_may_change_how_it_ends),
+        TEST(a_resume_that_fails_changes_nothing),
         TEST(after_a_crash_the_row_decides),
         TEST(a_pool_that_cannot_be_read_loses_no_one),
         TEST(a_resume_amid_a_comparison_is_not_judged),
