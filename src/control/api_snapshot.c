@@ -30,7 +30,8 @@ static json_t *render(const struct snapshot *t)
         json_decref(names);
         return NULL;
     }
-    return json_pack("{s:s,s:o}", "snapshotID", id, "names", names);
+    /* Not of E2B: what it holds, which its clients do not look at. */
+    return json_pack("{s:s,s:o,s:s}", "snapshotID", id, "names", names, "mode", "filesystem");
 }
 
 /* --- make ---------------------------------------------------------------------------------------- */
@@ -88,16 +89,49 @@ static int parse_name(struct api_request *rq, char to[NAME_PART_SIZE], struct ab
     return 0;
 }
 
-static int parse(struct api_request *rq, char name[NAME_PART_SIZE], struct abx_err *err)
+static int parse(struct api_request *rq, char name[NAME_PART_SIZE], bool *ret_memory,
+                 struct abx_err *err)
 {
-    bool memory = false;
-    int r = json_get_bool(rq->body, "memory", &memory, err);
+    int r = json_get_bool(rq->body, "memory", ret_memory, err);
 
-    if (r >= 0 && memory)
-        r = err_set(err, ABX_UNIMPLEMENTED,
-                    "memory: true needs checkpoints of processes, which this server does not make; "
-                    "without it a snapshot holds the files");
     return r < 0 ? r : parse_name(rq, name, err);
+}
+
+static void on_info(void *user, const struct driver_info *info, const struct abx_err *failure)
+{
+    struct api_request *rq = user;
+    struct abx_err err;
+
+    if (failure)
+        (void)err_reason(&err, ABX_REASON_BUSY,
+                         "memory: true: the engine does not say whether it could: %s",
+                         failure->msg);
+    else if (info->can_checkpoint)
+        (void)err_set(&err, ABX_UNIMPLEMENTED,
+                      "memory: true needs checkpoints of processes, which this release does not "
+                      "make, though this machine could (%s); without it a snapshot holds the files",
+                      info->checkpoint);
+    else
+        (void)err_set(
+            &err, ABX_UNIMPLEMENTED,
+            "memory: true needs checkpoints of processes; what is missing on this machine "
+            "is %s; without it a snapshot holds the files",
+            info->checkpoint[0] ? info->checkpoint : "not known yet");
+    api_reply_error(rq, &err, failure ? RETRY_YES : RETRY_UNSAID);
+    api_request_unref(rq);
+}
+
+/* Nobody makes them: what this machine lacks for it? */
+static void refuse_memory(struct api_request *rq)
+{
+    struct driver *d = rq->c->driver;
+    struct abx_err err;
+
+    api_request_ref(rq);
+    if (!d)
+        (void)err_set(&err, ABX_UNAVAILABLE, "there is no engine");
+    if (!d || d->ops->info(d, on_info, rq, &err) < 0)
+        on_info(rq, NULL, &err);
 }
 
 static void fill(struct snapshot *t, const struct sandbox *sb, const char *name)
@@ -119,15 +153,20 @@ void api_snapshot(struct api_request *rq)
     struct sandbox *sb = lifecycle_find(l, rq->id);
     struct sandbox_request request = { .what = EV_COPY, .is_snapshot = true };
     char name[NAME_PART_SIZE];
+    bool memory = false;
     struct making *m;
     struct abx_err err;
 
-    if (parse(rq, name, &err) < 0) {
+    if (parse(rq, name, &memory, &err) < 0) {
         api_reply_error(rq, &err, RETRY_UNSAID);
         return;
     }
     if (!sb || strcmp(sb->team, rq->team) != 0) {
         api_reply_not_found(rq, rq->id);
+        return;
+    }
+    if (memory) {
+        refuse_memory(rq);
         return;
     }
     m = calloc(1, sizeof(*m));

@@ -83,6 +83,10 @@ struct driver_info {
     uint32_t sandboxes; /* that run */
     uint32_t pooled;    /* that stand ready */
     uint32_t slots;     /* prepared for creates */
+    /* Could it keep the memory of a sandbox beside its files? `checkpoint` says with what, or what is missing; empty:
+     * not known yet. */
+    bool can_checkpoint;
+    const char *checkpoint;
 };
 typedef void (*driver_info_fn)(void *user, const struct driver_info *info,
                                const struct abx_err *failure);

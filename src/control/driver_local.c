@@ -607,7 +607,9 @@ static void on_info(void *user, const struct abx_err *failure, const Abx__Ipc__F
     if (!failure)
         info = (struct driver_info){ .sandboxes = reply->engine_info_reply->sandboxes,
                                      .pooled = reply->engine_info_reply->pooled,
-                                     .slots = reply->engine_info_reply->slots };
+                                     .slots = reply->engine_info_reply->slots,
+                                     .can_checkpoint = reply->engine_info_reply->can_checkpoint,
+                                     .checkpoint = reply->engine_info_reply->checkpoint };
     c->info(c->user, &info, failure);
     free(c);
 }

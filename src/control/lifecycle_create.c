@@ -200,7 +200,9 @@ static char *stages_json(const struct sandbox *sb, const struct driver_created *
     memcpy(&all[2], created->stages, n * sizeof(*all));
     (void)buf_printf(&b, "{\"warm\":%s,", created->is_warm ? "true" : "false");
     if (sb->fork_of[0])
-        (void)buf_printf(&b, "\"forkOf\":\"%s\",\"mode\":\"filesystem\",", sb->fork_of);
+        (void)buf_printf(&b, "\"forkOf\":\"%s\",", sb->fork_of);
+    if (sb->clone_of[0]) /* of a fork or a snapshot: the files alone */
+        (void)buf_append_str(&b, "\"mode\":\"filesystem\",");
     (void)lifecycle_stages_put(&b, all, n + 2);
     if (buf_append_str(&b, "}") != BUF_OK)
         return NULL;

@@ -93,10 +93,12 @@ static int spawn_tool(const char *path, const char *const *argv, int output_fd, 
     return e;
 }
 
-int disk_run_tool(const char *const *argv, int timeout_ms, int stop_fd, struct abx_err *err)
+/* `words`: the first line of its output, also when it failed. */
+static int run_tool(const char *const *argv, int timeout_ms, int stop_fd, char *words, size_t size,
+                    struct abx_err *err)
 {
     _cleanup_(closep) int output = memfd_create("tool", MFD_CLOEXEC);
-    char path[PATH_MAX], words[256] = "";
+    char path[PATH_MAX];
     int status = 0, e, r;
     pid_t pid;
     ssize_t n;
@@ -111,12 +113,25 @@ int disk_run_tool(const char *const *argv, int timeout_ms, int stop_fd, struct a
     r = wait_child(pid, timeout_ms, stop_fd, &status, err);
     if (r < 0)
         return err_wrap(err, r, "%s", path);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        return 0;
-    n = pread(output, words, sizeof words - 1, 0);
+    n = pread(output, words, size - 1, 0);
     words[MAX(n, 0)] = '\0';
     words[strcspn(words, "\n")] = '\0';
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return 0;
     return err_set(err, ABX_INTERNAL, "%s failed: %s", path, words);
+}
+
+int disk_run_tool(const char *const *argv, int timeout_ms, int stop_fd, struct abx_err *err)
+{
+    char words[256];
+
+    return run_tool(argv, timeout_ms, stop_fd, words, sizeof words, err);
+}
+
+int disk_ask_tool(const char *const *argv, int timeout_ms, char *words, size_t size,
+                  struct abx_err *err)
+{
+    return run_tool(argv, timeout_ms, -EBADF, words, size, err);
 }
 
 /* Refuses what someone other than root could enter or exchange. */

@@ -26,6 +26,9 @@ struct disk_pool {
 /* Runs a tool of the system with no input; fails with its last words when it fails, and kills it after
  * timeout_ms. `argv[0]` is looked for in the system's folders only. */
 int disk_run_tool(const char *const *argv, int timeout_ms, int stop_fd, struct abx_err *err);
+/* The same; `words` gets the first line of what it said, without its end, cut at `size`. */
+int disk_ask_tool(const char *const *argv, int timeout_ms, char *words, size_t size,
+                  struct abx_err *err);
 bool disk_has_tool(const char *name);
 
 /* disk_image.c */

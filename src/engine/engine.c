@@ -443,6 +443,29 @@ void engine_pool_fails(struct engine *e, const struct abx_err *why)
     uv_stop(&e->loop);
 }
 
+static void on_checkpoint(void *user, const struct job_result *r, int *fds, size_t n_fds)
+{
+    struct engine *e = user;
+
+    (void)fds;
+    (void)n_fds;
+    if (r->err.code)
+        log_err("it is not known whether this machine can make checkpoints", &r->err);
+    else
+        e->checkpoint = r->u.checkpoint;
+    engine_stop_if_idle(e);
+}
+
+/* By the worker that everybody can wait for. */
+static void look_for_checkpoints(struct engine *e)
+{
+    const struct job j = { .kind = JOB_CHECKPOINT };
+    struct abx_err err;
+
+    if (crew_submit(e->crew, WORKER_MEASURE, &j, NULL, 0, on_checkpoint, e, &err) < 0)
+        log_err("it is not known whether this machine can make checkpoints", &err);
+}
+
 int engine_run(const struct options *o, char *const *argv)
 {
     static struct engine e;
@@ -462,6 +485,7 @@ int engine_run(const struct options *o, char *const *argv)
     trash_empty(&e);
     audit_begin(&e, true, 0, 0);
     slots_refill(&e);
+    look_for_checkpoints(&e);
     log_info("engine ready", "instance", o->instance, NULL);
     (void)uv_run(&e.loop, UV_RUN_DEFAULT);
     finish(&e);

@@ -96,7 +96,8 @@ struct engine {
     struct audit *audits; /* the first one is under way */
     bool is_stopping, stop_kills;
     size_t fd_limit;
-    char no_steering[160]; /* why sandboxes made now have no network; empty: they have */
+    struct checkpoint checkpoint; /* text empty: not known yet */
+    char no_steering[160];        /* why sandboxes made now have no network; empty: they have */
 };
 
 /* --- engine.c --- */

@@ -32,6 +32,8 @@ size_t job_result_size(const struct job_result *r)
     case JOB_CREATE:
     case JOB_PREPARE:
         return head + sizeof r->u.stages;
+    case JOB_CHECKPOINT:
+        return head + sizeof r->u.checkpoint;
     case JOB_READY:
     case JOB_EXIT:
     case JOB_OOM:

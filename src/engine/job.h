@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/packet.h"
+#include "engine/checkpoint.h"
 #include "engine/record.h"
 #include "engine/steer.h"
 
@@ -40,7 +41,8 @@ enum job_kind {
     JOB_TRASH,
     JOB_SAVE, /* the pool, to the disk */
     JOB_CLONE, /* record.name's upper as that of target.name, which is saved then; in: an eventfd that stops it */
-    JOB_MEASURE, /* in: names; out: what each uses */
+    JOB_MEASURE,    /* in: names; out: what each uses */
+    JOB_CHECKPOINT, /* out: whether this machine can make checkpoints of memory */
 };
 
 /* Descriptors of a slot, in this order: what it is started with, and behind it those of its steering, if this
@@ -135,12 +137,13 @@ struct job_result {
     bool is_cut_off;     /* set by the crew: the worker was lost while it had the job */
     bool has_upper_left; /* JOB_REMOVE: the upper could not be moved to the trash */
     union {
-        int mount_path;         /* JOB_READY of a create worker */
-        char no_steering[160];  /* JOB_PREPARE: why the slot has none; empty: it has */
-        int status;             /* JOB_EXIT: as from waitpid */
-        uint64_t oom_kills;     /* JOB_OOM */
-        uint32_t us;            /* JOB_FREEZE, JOB_THAW; JOB_CLONE: frozen for so long */
-        struct job_usage usage; /* JOB_USAGE */
+        int mount_path;               /* JOB_READY of a create worker */
+        char no_steering[160];        /* JOB_PREPARE: why the slot has none; empty: it has */
+        int status;                   /* JOB_EXIT: as from waitpid */
+        uint64_t oom_kills;           /* JOB_OOM */
+        uint32_t us;                  /* JOB_FREEZE, JOB_THAW; JOB_CLONE: frozen for so long */
+        struct job_usage usage;       /* JOB_USAGE */
+        struct checkpoint checkpoint; /* JOB_CHECKPOINT */
         struct {
             uint32_t n; /* as asked for, in that order */
             struct job_usage list[JOB_MEASURE_MAX];

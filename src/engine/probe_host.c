@@ -10,6 +10,7 @@
 
 #include "base/fd.h"
 #include "engine/cgroup_internal.h"
+#include "engine/checkpoint.h"
 #include "engine/disk_internal.h"
 #include "engine/probe_internal.h"
 #include "net/port_holder.h"
@@ -85,7 +86,16 @@ void probe_kvm(const struct probe_env *env, struct probe_check *ret)
 
 void probe_criu(const struct probe_env *env, struct probe_check *ret)
 {
-    probe_set(ret, PROBE_INFO, "", "", "%s",
-              disk_has_tool("criu") ? "criu is installed (not used yet)"
-                                    : "no criu (not needed: pause keeps memory as it is)");
+    struct checkpoint c;
+
+    checkpoint_probe(&c);
+    if (c.is_possible)
+        probe_set(ret, PROBE_INFO,
+                  "snapshots and forks hold files alone all the same: this release makes no "
+                  "checkpoints of memory yet",
+                  "", "%s", c.text);
+    else
+        probe_set(ret, PROBE_INFO,
+                  "snapshots and forks hold files alone (a pause keeps memory as it is)", "",
+                  "missing for checkpoints of memory: %s", c.text);
 }

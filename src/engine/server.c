@@ -369,6 +369,8 @@ static void take_info(struct client *k, const Abx__Ipc__Frame *f)
     body.slots = e->n_slots;
     body.n_warnings = find_warnings(e, text, warnings);
     body.warnings = warnings;
+    body.can_checkpoint = e->checkpoint.is_possible;
+    body.checkpoint = e->checkpoint.text;
     reply.body_case = ABX__IPC__FRAME__BODY_ENGINE_INFO_REPLY;
     reply.engine_info_reply = &body;
     server_reply(e, k->id, f->seq, &reply);

@@ -278,6 +278,9 @@ static int run_by_kind(struct worker *w, const struct job *j, int *fds, size_t n
         return measure(w, j->record.name, &ret->u.usage, &ret->err);
     case JOB_MEASURE:
         return run_measure(w, j, ret);
+    case JOB_CHECKPOINT:
+        checkpoint_probe(&ret->u.checkpoint);
+        return 0;
     case JOB_AUDIT:
         return job_audit_run(w, j, ret);
     case JOB_TRASH:

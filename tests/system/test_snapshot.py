@@ -1,6 +1,8 @@
 """Snapshots on a real service: made while the sandbox runs on, new sandboxes of them, list, names, delete, restarts."""
 
+import json
 import signal
+import subprocess
 import time
 
 import processes
@@ -86,11 +88,58 @@ def test_names_pages_and_refusals(service):
     assert listed("?sandboxID=inone") == ([], None)
     assert service.request("GET", "/snapshots?limit=0")[0] == 400 and service.request("GET", "/snapshots?nextToken=x")[0] == 400
     assert "Invalid name" in snapshot(service, box, 400, name="not a name")["message"]
-    assert "checkpoints" in snapshot(service, box, 501, memory=True)["message"]
+    snapshot(service, {"sandboxID": "i" + "0" * 20}, 404, memory=True)
+    assert "'memory' has to be" in snapshot(service, box, 400, memory="yes")["message"]
     assert service.request("DELETE", "/templates/base")[0] == 501 and service.request("DELETE", "/templates/nothing")[0] == 404
     snapshot(service, {"sandboxID": "i" + "0" * 20}, 404)
     for b in (box, copy):
         assert service.kill(b["sandboxID"]) == 204
+
+
+def fake_criu(folder, script):
+    """An environment in which programs of the system's folders find this criu, as a prefix of a command."""
+    folder.mkdir(exist_ok=True)
+    (folder / "criu").write_text(script)
+    (folder / "criu").chmod(0o755)
+    mount = f'mount -t overlay -o lowerdir={folder}:"$(realpath /usr/sbin)" none "$(realpath /usr/sbin)" && exec "$0" "$@"'
+    return ["unshare", "-m", "sh", "-c", mount]
+
+
+def doctor(build_dir, prefix=()):
+    run = subprocess.run([*prefix, build_dir / "abx", "doctor", "--json"], capture_output=True, text=True, timeout=120)
+    return next(c for c in json.loads(run.stdout)["checks"] if c["name"] == "criu")
+
+
+SAYS = '#!/bin/sh\nif [ "$1" = --version ]; then echo "Version: {}"; echo "GitID: x"; else {}; fi\n'
+
+
+def test_memory_is_refused_with_what_is_missing(service, build_dir):
+    """The same words as the doctor's; when nothing is said of memory there is no question of it, and the event says so."""
+    box = service.create(timeout=300)
+    found = doctor(build_dir)["value"].removeprefix("missing for checkpoints of memory: ")
+    message = until(lambda: (m := snapshot(service, box, 501, memory=True)["message"]) and "not known yet" not in m and m)
+    assert message.startswith("memory: true needs checkpoints of processes") and found in message, (found, message)
+    for body in ({}, {"memory": False}):
+        made = snapshot(service, box, **body)
+        assert made["mode"] == "filesystem" and made in service.request("GET", "/snapshots")[2]
+        copy = service.create(template=made["snapshotID"], timeout=60)
+        (created,) = service.request("GET", f"/events/sandboxes/{copy['sandboxID']}")[2]
+        assert created["eventData"]["mode"] == "filesystem"
+        assert service.kill(copy["sandboxID"]) == 204
+    assert service.kill(box["sandboxID"]) == 204
+
+
+def test_the_doctor_tries_criu(build_dir, tmp_path):
+    def value(version, check):
+        return doctor(build_dir, fake_criu(tmp_path / "bin", SAYS.format(version, check)))["value"]
+
+    assert "missing for checkpoints of memory: CRIU 4.2 or newer (installed is 3.17)" in value("3.17.1", "exit 0")
+    assert "CRIU 4.2 or newer (installed is 4.1)" in value("4.1 (gitid v4.1)", "exit 0")
+    assert "says its version (it says 'Version: none')" in value("none", "exit 0")
+    assert value("4.2", "exit 0") == "CRIU 4.2, and a kernel that 'criu check' is content with"
+    assert "'criu check' of CRIU 4.3 is content with" in value("4.3", "echo no such feature; exit 1")
+    assert "no such feature" in value("4.3", "echo no such feature; exit 1")
+    assert "not done within" in value("4.3", "exec sleep 100")
 
 
 def test_snapshots_outlive_every_role(build_dir, base_template):
