@@ -100,6 +100,21 @@ struct cgroup_usage {
 int cgroup_usage_read(struct cgroup_tree *t, const char *id, struct cgroup_usage *ret,
                       struct abx_err *err);
 
+/* By what a host can push memory out to swap. */
+enum cgroup_push {
+    CGROUP_PUSH_NONE,
+    CGROUP_PUSH_RECLAIM,     /* memory.reclaim of cgroup v2 */
+    CGROUP_PUSH_FORCE_EMPTY, /* memory.force_empty of v1, which takes page cache too */
+};
+enum cgroup_push cgroup_push_kind(const struct cgroup_tree *t);
+/* Pushes memory of a frozen sandbox out to swap until little is left, nothing moves any more, a tenth of the machine's swap
+ * is left, `timeout_ms` is over, or `stop_fd` (-1 = none) is readable: ABORTED. `is_limited`: it has a memory limit, and so no
+ * swap at other times. `*ret_bytes`: by how much its memory became less, also when it fails. Blocks; forks. */
+int cgroup_push_out(struct cgroup_tree *t, const char *id, bool is_limited, int stop_fd,
+                    int timeout_ms, uint64_t *ret_bytes, struct abx_err *err);
+/* May a sandbox with a memory limit have memory in swap? For cgroup_push_out, and to undo what of it was cut off. */
+int cgroup_swap_allow(struct cgroup_tree *t, const char *id, bool on, struct abx_err *err);
+
 /* Calls `fn` once for each sandbox id that has a group in any hierarchy (for the audit), until it
  * returns other than 0, which is then the result. `fn` may remove the group. */
 int cgroup_each(struct cgroup_tree *t, int (*fn)(void *user, const char *id), void *user,

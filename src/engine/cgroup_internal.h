@@ -86,6 +86,13 @@ uint32_t cgroup_total_pids(void);
 int cgroup_wait(int (*ready)(int fd, struct abx_err *err), int fd, int timeout_ms,
                 struct abx_err *err);
 
+/* cgroup_swap.c */
+/* Is so little swap left, or none there, that nothing more should go there? */
+bool cgroup_swap_is_short(void);
+/* cgroup_push_out for the group `fd`, which ends when `is_short` says so. */
+int cgroup_push_in(int fd, enum cgroup_push kind, int stop_fd, int timeout_ms,
+                   bool (*is_short)(void), uint64_t *ret_bytes, struct abx_err *err);
+
 /* cgroup_v2.c; `fd` is the sandbox's folder */
 int cgroup_v2_find(struct cgroup_tree *t, struct slice proc_cgroup, struct slice mounts,
                    int *ret_base_fd, unsigned *ret_controllers, struct abx_err *err);

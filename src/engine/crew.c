@@ -150,6 +150,8 @@ static int64_t limit_ns(enum job_kind kind)
     case JOB_CLONE:
     case JOB_SAVE: /* what others wrote to the pool goes too */
         return 25 * NSEC_PER_SEC;
+    case JOB_PUSH_OUT: /* has 30 s by itself; the kernel may take a while to let go */
+        return 60 * NSEC_PER_SEC;
     case JOB_READY:
     case JOB_EXIT:
     case JOB_OOM:

@@ -291,6 +291,7 @@ static int start_crew(struct engine *e, char *const *argv, struct abx_err *err)
             [WORKER_TRASH] = 1,
             [WORKER_SAVE] = 1,
             [WORKER_MEASURE] = 1,
+            [WORKER_SWAP] = e->can_push,
         },
         .on_event = sandbox_on_event,
         .on_late = on_late_worker,
@@ -384,6 +385,7 @@ static int start(struct engine *e, char *const *argv, struct abx_err *err)
         r = start_handles(e, err);
     if (r == 0)
         r = adopt_scan(e, err);
+    e->can_push = r == 0 && swap_is_usable(e);
     if (r == 0)
         r = start_crew(e, argv, err);
     return r < 0 ? r : start_sockets(e, err);

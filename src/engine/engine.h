@@ -6,7 +6,7 @@
  *     create.c     create and claim       adopt.c    records at start
  *     lifecycle.c  end                    audit.c    what no one owns
  *     pause.c      freeze, stop            measure.c  what sandboxes use
- *     slots.c      slots and warm pools
+ *     slots.c      slots and warm pools     swap.c     memory of paused ones
  */
 #pragma once
 
@@ -96,6 +96,7 @@ struct engine {
     struct audit *audits; /* the first one is under way */
     bool is_stopping, stop_kills;
     size_t fd_limit;
+    bool can_push;                /* there is swap, and a worker that pushes memory out to it */
     struct checkpoint checkpoint; /* text empty: not known yet */
     char no_steering[160];        /* why sandboxes made now have no network; empty: they have */
 };
@@ -204,6 +205,15 @@ void sandbox_stop_copies(struct engine *e, struct sandbox *sb);
 void sandbox_stopped(struct engine *e, struct sandbox *sb);
 /* Everything that is noted as saved comes into the table, or is found there. */
 int saved_scan(struct engine *e, struct abx_err *err);
+
+/* --- swap.c --- */
+
+/* Can this machine push memory out? At the start. */
+bool swap_is_usable(const struct engine *e);
+/* Begins to push out the memory of a frozen one, where there is swap. Nobody waits for it. */
+void sandbox_push_out(struct engine *e, struct sandbox *sb);
+/* It goes on, or ends: nothing more of it is pushed out. */
+void sandbox_push_stop(struct engine *e, struct sandbox *sb);
 
 /* --- measure.c --- */
 

@@ -6,7 +6,7 @@
 static const char *const class_names[WORKER_CLASSES_] = {
     [WORKER_CREATE] = "create",   [WORKER_REMOVE] = "remove", [WORKER_CONTROL] = "control",
     [WORKER_PREPARE] = "prepare", [WORKER_TRASH] = "trash",   [WORKER_SAVE] = "save",
-    [WORKER_MEASURE] = "measure",
+    [WORKER_MEASURE] = "measure", [WORKER_SWAP] = "swap",
 };
 
 size_t job_size(const struct job *j)
@@ -45,6 +45,7 @@ size_t job_result_size(const struct job_result *r)
     case JOB_USAGE:
     case JOB_TRASH:
     case JOB_SAVE:
+    case JOB_PUSH_OUT:
     case JOB_CLONE:
         return head + sizeof r->u.usage;
     }

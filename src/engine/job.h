@@ -22,6 +22,7 @@ enum worker_class {
     WORKER_TRASH,   /* empties trash/ */
     WORKER_SAVE,    /* writes the pool to the disk */
     WORKER_MEASURE, /* what all sandboxes use, behind everything else */
+    WORKER_SWAP,    /* pushes memory of frozen ones out; only where there is swap */
     WORKER_CLASSES_,
 };
 
@@ -42,6 +43,7 @@ enum job_kind {
     JOB_SAVE, /* the pool, to the disk */
     JOB_CLONE, /* record.name's upper as that of target.name, which is saved then; in: an eventfd that stops it */
     JOB_MEASURE,    /* in: names; out: what each uses */
+    JOB_PUSH_OUT,   /* in: an eventfd that stops it; out: bytes */
     JOB_CHECKPOINT, /* out: whether this machine can make checkpoints of memory */
 };
 
@@ -144,6 +146,7 @@ struct job_result {
         uint32_t us;                  /* JOB_FREEZE, JOB_THAW; JOB_CLONE: frozen for so long */
         struct job_usage usage;       /* JOB_USAGE */
         struct checkpoint checkpoint; /* JOB_CHECKPOINT */
+        uint64_t bytes; /* JOB_PUSH_OUT: by how much its memory became less, also when it failed */
         struct {
             uint32_t n; /* as asked for, in that order */
             struct job_usage list[JOB_MEASURE_MAX];

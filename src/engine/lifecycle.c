@@ -307,6 +307,7 @@ static void remove_it(struct engine *e, struct sandbox *sb)
     sb->engine = e;
     if (sb->state == SANDBOX_REMOVING)
         return;
+    sandbox_push_stop(e, sb);
     if (sb->record.sandbox_id[0] != '\0')
         sockets_remove(e->sockets, sb->record.sandbox_id);
     if (sb->state == SANDBOX_STARTING || sb->is_busy) {

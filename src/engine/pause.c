@@ -135,9 +135,13 @@ static void on_frozen(void *user, const struct job_result *r, int *fds, size_t n
     sockets_set_frozen(e->sockets, sb->record.sandbox_id, sb->state == SANDBOX_FROZEN);
     if (err.code != 0 || !q->is_synced ||
         request_submit(q, sb, WORKER_SAVE, JOB_SAVE, on_saved, &err) < 0) {
+        bool is_paused = err.code == 0 && q->is_kept && !q->is_synced;
+
         if (err.code == 0 && q->is_kept)
             save_later(e);
         request_answer(q, &err);
+        if (is_paused) /* whose memory is kept */
+            sandbox_push_out(e, sb);
     }
     sandbox_not_busy(e, sb);
     engine_stop_if_idle(e);
@@ -172,6 +176,8 @@ static void change(struct engine *e, struct sandbox *sb, struct request *q, bool
     struct abx_err err;
     int r = check_idle(sb, &err);
 
+    if (r == 0)
+        sandbox_push_stop(e, sb);
     if (r == 0 && !thaw) {
         r = note_frozen(e, sb, true, &err);
         if (r == 0) /* from here on no new connections */

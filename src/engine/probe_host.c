@@ -1,11 +1,10 @@
-/* probe_host.c - what else is on the machine: tools, port, swap, KVM, CRIU, security modules. */
+/* probe_host.c - what else is on the machine: tools, port, KVM, CRIU, security modules. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -58,19 +57,6 @@ void probe_lsm(const struct probe_env *env, struct probe_check *ret)
     }
     list[strcspn(list, "\n")] = '\0';
     probe_set(ret, PROBE_INFO, "", "", "%s", list);
-}
-
-void probe_swap(const struct probe_env *env, struct probe_check *ret)
-{
-    struct sysinfo info;
-
-    if (sysinfo(&info) < 0)
-        return;
-    if (info.totalswap == 0)
-        probe_set(ret, PROBE_INFO, "", "", "none: paused sandboxes keep their memory");
-    else
-        probe_set(ret, PROBE_INFO, "", "", "%.1f GiB",
-                  (double)info.totalswap * info.mem_unit / (1 << 30));
 }
 
 void probe_kvm(const struct probe_env *env, struct probe_check *ret)

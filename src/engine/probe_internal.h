@@ -22,7 +22,7 @@ probe_fn probe_netns, probe_steering;
 /* probe_files.c */
 probe_fn probe_idmap, probe_overlay, probe_disk, probe_space, probe_runtime_dir;
 /* probe_limits.c */
-probe_fn probe_cgroup, probe_freeze, probe_memory, probe_pids, probe_nofile;
+probe_fn probe_cgroup, probe_freeze, probe_swap, probe_memory, probe_pids, probe_nofile;
 probe_fn probe_file_max, probe_inotify;
 /* probe_host.c */
-probe_fn probe_port, probe_tools, probe_swap, probe_kvm, probe_criu, probe_lsm;
+probe_fn probe_port, probe_tools, probe_kvm, probe_criu, probe_lsm;

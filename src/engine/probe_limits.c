@@ -3,8 +3,11 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +28,8 @@
 /* One open file takes 192 to 256 bytes of the kernel's memory: what a sandbox of the default size can hold. */
 #define FILES_OF_A_SANDBOX (GIB / 256)
 #define WAIT_MS 1000
+#define PUSHED_BYTES ((size_t)8 << 20)
+#define PAGE_STEP 4096u /* or less than a page */
 
 static int open_tree(struct cgroup_tree **ret, struct abx_err *err)
 {
@@ -88,31 +93,49 @@ void probe_cgroup(const struct probe_env *env, struct probe_check *ret)
     }
 }
 
-/* A process in the group is frozen, thawed, frozen again and killed so. */
-static int freeze_and_kill(struct cgroup_tree *t, struct abx_err *err)
+/* A process in the group; it writes to `dirty` bytes of its memory when it is told to, by a byte on `*ret_fd`, and says so by
+ * closing its end. */
+static int start_process(struct cgroup_tree *t, size_t dirty, pid_t *ret_pid, int *ret_fd,
+                         struct abx_err *err)
 {
-    int fds[CGROUP_JOIN_MAX], group = -EBADF;
-    int r = cgroup_open_v2(t, "p", CGROUP_USER, &group, err);
-    size_t n = 0;
+    _cleanup_(closep) int group = -EBADF;
+    int r = cgroup_open_v2(t, "p", CGROUP_USER, &group, err), ends[2];
     pid_t pid;
 
-    if (r == 0)
-        r = cgroup_open_join(t, "p", CGROUP_USER, fds, &n, err);
     if (r < 0)
         return r;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+        return err_sys(err, errno, "socketpair");
     pid = fork();
-    if (pid < 0)
-        return err_sys(err, errno, "fork");
     if (pid == 0) {
+        volatile char *memory = malloc(dirty + 1);
+        char byte;
+
+        (void)close(ends[0]);
+        if (memory && read(ends[1], &byte, 1) == 1)
+            for (size_t i = 0; i < dirty; i += PAGE_STEP)
+                memory[i] = 1;
+        (void)close(ends[1]);
         for (;;)
             (void)pause();
     }
-    for (size_t i = 0; i < n; i++)
-        (void)close(fds[i]);
+    fd_close(ends[1]);
+    *ret_fd = ends[0];
+    if (pid < 0)
+        return err_sys(err, errno, "fork");
+    *ret_pid = pid;
     if (group >= 0)
         r = file_printf(group, "cgroup.procs", err, "%d", (int)pid);
-    if (r == 0)
-        r = cgroup_attach(t, "p", pid, 0, err);
+    return r < 0 ? r : cgroup_attach(t, "p", pid, 0, err);
+}
+
+/* A process in the group is frozen, thawed, frozen again and killed so. */
+static int freeze_and_kill(struct cgroup_tree *t, struct abx_err *err)
+{
+    _cleanup_(closep) int fd = -EBADF;
+    pid_t pid = 0;
+    int r = start_process(t, 0, &pid, &fd, err);
+
     if (r == 0)
         r = cgroup_freeze(t, "p", true, WAIT_MS, err);
     if (r == 0)
@@ -121,8 +144,10 @@ static int freeze_and_kill(struct cgroup_tree *t, struct abx_err *err)
         r = cgroup_freeze(t, "p", true, WAIT_MS, err);
     if (r == 0)
         r = cgroup_kill(t, "p", WAIT_MS, err);
-    (void)kill(pid, SIGKILL);
-    (void)waitpid(pid, NULL, r == 0 ? 0 : WNOHANG);
+    if (pid > 0) {
+        (void)kill(pid, SIGKILL);
+        (void)waitpid(pid, NULL, r == 0 ? 0 : WNOHANG);
+    }
     return r;
 }
 
@@ -147,6 +172,80 @@ void probe_freeze(const struct probe_env *env, struct probe_check *ret)
     else
         probe_set(ret, PROBE_MISSING, "sandboxes can't be paused or killed as a whole",
                   "see cgroup-limits", "%.200s", err.msg);
+    if (t) {
+        (void)cgroup_remove(t, "p", NULL);
+        (void)cgroup_tree_remove(t, NULL);
+    }
+}
+
+/* Memory of a frozen process goes to swap: by how much there is less of it. */
+static int push_out(struct cgroup_tree *t, uint64_t *ret_bytes, struct abx_err *err)
+{
+    _cleanup_(closep) int fd = -EBADF;
+    pid_t pid = 0;
+    char byte = 0;
+    int r = start_process(t, PUSHED_BYTES, &pid, &fd, err);
+
+    /* Its end of file is the sign that all is written to. */
+    if (r == 0 && (write(fd, &byte, 1) != 1 || read(fd, &byte, 1) != 0))
+        r = err_sys(err, errno, "the process does not write to its memory");
+    if (r == 0)
+        r = cgroup_freeze(t, "p", true, WAIT_MS, err);
+    if (r == 0)
+        r = cgroup_push_out(t, "p", true, -EBADF, WAIT_MS, ret_bytes, err);
+    if (pid > 0) {
+        (void)cgroup_kill(t, "p", WAIT_MS, NULL);
+        (void)waitpid(pid, NULL, WNOHANG);
+    }
+    return r;
+}
+
+static const char *push_name(const struct cgroup_tree *t)
+{
+    switch (cgroup_push_kind(t)) {
+    case CGROUP_PUSH_RECLAIM:
+        return "memory.reclaim";
+    case CGROUP_PUSH_FORCE_EMPTY:
+        return "memory.force_empty";
+    case CGROUP_PUSH_NONE:
+        break;
+    }
+    return "nothing";
+}
+
+void probe_swap(const struct probe_env *env, struct probe_check *ret)
+{
+    struct cgroup_limits limits = { .memory_bytes = 64 << 20 };
+    struct cgroup_tree *t = NULL;
+    struct abx_err err = { 0 };
+    struct sysinfo info;
+    uint64_t bytes = 0;
+    double gib;
+    int r;
+
+    if (sysinfo(&info) < 0)
+        return;
+    gib = (double)info.totalswap * info.mem_unit / (double)GIB;
+    if (info.totalswap == 0) {
+        probe_set(ret, PROBE_INFO, "", "", "none: paused sandboxes keep their memory");
+        return;
+    }
+    r = open_tree(&t, &err);
+    if (r < 0 && err.sys == EBUSY) {
+        probe_set(ret, PROBE_INFO, "", "",
+                  "%.1f GiB; where the service runs memory of paused sandboxes may go there", gib);
+        return;
+    }
+    if (r == 0)
+        r = cgroup_create(t, "p", &limits, 0, &err);
+    if (r == 0)
+        r = push_out(t, &bytes, &err);
+    if (r == 0 && bytes >= PUSHED_BYTES / 2)
+        probe_set(ret, PROBE_INFO, "", "", "%.1f GiB; memory of paused sandboxes goes there (%s)",
+                  gib, push_name(t));
+    else
+        probe_set(ret, PROBE_INFO, "paused sandboxes keep their memory", "", "%.1f GiB, but %.150s",
+                  gib, r < 0 ? err.msg : "nothing goes there when it should (is it full?)");
     if (t) {
         (void)cgroup_remove(t, "p", NULL);
         (void)cgroup_tree_remove(t, NULL);

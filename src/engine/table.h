@@ -59,6 +59,7 @@ struct sandbox {
     int64_t retry_ns;         /* of a stuck one; of an ending one: no more waiting then */
     uv_poll_t *exit_poll;
     struct cloning *cloning; /* clone.c's, while it is made as a copy */
+    struct pushing *pushing; /* swap.c's, while its memory is pushed out */
     void *engine;
 };
 

@@ -22,6 +22,7 @@
 
 #define KILL_TIMEOUT_MS 10000
 #define FREEZE_TIMEOUT_MS 5000
+#define PUSH_TIMEOUT_MS 30000
 #define TEMPLATES_BYTES 4096
 #define KEEP_MAX 16
 #define MEASURE_NICE 10 /* creates come first */
@@ -108,6 +109,9 @@ static int run_freeze(struct worker *w, const struct job *j, bool on, struct job
 
     if (r < 0)
         return r;
+    /* What a push that was cut off has left; it may have no swap when it runs. */
+    if (!on && j->record.limits.memory_mb > 0)
+        (void)cgroup_swap_allow(w->cgroups, j->record.name, false, NULL);
     begin = time_mono_ns();
     r = cgroup_freeze(w->cgroups, j->record.name, on, FREEZE_TIMEOUT_MS, &ret->err);
     ret->u.us = (uint32_t)((time_mono_ns() - begin) / 1000);
@@ -120,6 +124,17 @@ static int run_freeze(struct worker *w, const struct job *j, bool on, struct job
     if (r == 0 && !on)
         (void)saved_remove(w->pool, j->record.name, j->record.sandbox_id, NULL);
     return r;
+}
+
+static int run_push_out(struct worker *w, const struct job *j, const int *fds, size_t n_fds,
+                        struct job_result *ret)
+{
+    struct pollfd stop = { .fd = n_fds > 0 ? fds[0] : -EBADF, .events = POLLIN };
+
+    if (poll(&stop, 1, 0) > 0) /* while it waited for its turn */
+        return err_set(&ret->err, ABX_ABORTED, "it was stopped");
+    return cgroup_push_out(w->cgroups, j->record.name, j->record.limits.memory_mb > 0, stop.fd,
+                           PUSH_TIMEOUT_MS, &ret->u.bytes, &ret->err);
 }
 
 int worker_resize(struct worker *w, const struct record *record, struct abx_err *err)
@@ -278,6 +293,8 @@ static int run_by_kind(struct worker *w, const struct job *j, int *fds, size_t n
         return measure(w, j->record.name, &ret->u.usage, &ret->err);
     case JOB_MEASURE:
         return run_measure(w, j, ret);
+    case JOB_PUSH_OUT:
+        return run_push_out(w, j, fds, n_fds, ret);
     case JOB_CHECKPOINT:
         checkpoint_probe(&ret->u.checkpoint);
         return 0;
