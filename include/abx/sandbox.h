@@ -142,6 +142,11 @@ ABX_EXPORT abx_call *abx_sandbox_is_running(abx_client *client, const abx_sandbo
 ABX_EXPORT abx_call *abx_sandbox_pause(abx_client *client, abx_config *config,
                                        const char *sandbox_id, int memory,
                                        int64_t request_timeout_ms);
+/* The same, but only while the sandbox's daemon answers that it is well (requireHealthyGuest, e2b.md 1.2). Result: BOOL, 0 = was
+ * paused. Errors: UNAVAILABLE, it does not answer and the sandbox runs on (503). Since 0.1. */
+ABX_EXPORT abx_call *abx_sandbox_pause_strict(abx_client *client, abx_config *config,
+                                              const char *sandbox_id, int memory,
+                                              int64_t request_timeout_ms);
 /* PUT /sandboxes/{id}/network: replaces all rules by the object `network_json`. Result: NONE. */
 ABX_EXPORT abx_call *abx_sandbox_update_network(abx_client *client, abx_config *config,
                                                 const char *sandbox_id, const char *network_json,

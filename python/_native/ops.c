@@ -109,6 +109,12 @@ static abx_call *pause_start(abx_client *client, void *config, void *args)
 
     return abx_sandbox_pause(client, config, a->id, a->flag, a->request_timeout_ms);
 }
+static abx_call *pause_strict_start(abx_client *client, void *config, void *args)
+{
+    const struct simple *a = args;
+
+    return abx_sandbox_pause_strict(client, config, a->id, a->flag, a->request_timeout_ms);
+}
 
 static const struct arg network_args[] = {
     SIMPLE("sandbox_id", ARG_NEEDED, id),
@@ -538,6 +544,7 @@ static const struct op ops[] = {
     OP("sandbox_get_info", TARGET_CONFIG, id_args, simple_init, info_start),
     OP("sandbox_set_timeout", TARGET_CONFIG, connect_args, simple_init, set_timeout_start),
     OP("sandbox_pause", TARGET_CONFIG, pause_args, simple_init, pause_start),
+    OP("sandbox_pause_strict", TARGET_CONFIG, pause_args, simple_init, pause_strict_start),
     OP("sandbox_update_network", TARGET_CONFIG, network_args, simple_init, network_start),
     OP("sandbox_list", TARGET_CONFIG, list_args, list_init, list_start),
     OP("sandbox_get_metrics", TARGET_CONFIG, metrics_args, simple_init, metrics_start),

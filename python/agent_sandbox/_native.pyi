@@ -163,6 +163,9 @@ def sandbox_set_timeout(
 def sandbox_pause(
     client: Client, config: Config, sandbox_id: str, keep_memory: bool | None, request_timeout: float | None, /
 ) -> Call: ...
+def sandbox_pause_strict(
+    client: Client, config: Config, sandbox_id: str, keep_memory: bool | None, request_timeout: float | None, /
+) -> Call: ...
 def sandbox_update_network(
     client: Client, config: Config, sandbox_id: str, network: str, request_timeout: float | None, /
 ) -> Call: ...

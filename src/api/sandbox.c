@@ -360,8 +360,8 @@ abx_call *abx_sandbox_set_timeout(abx_client *client, abx_config *config, const 
                   json_pack("{s:I}", "timeout", (json_int_t)timeout_s));
 }
 
-abx_call *abx_sandbox_pause(abx_client *client, abx_config *config, const char *sandbox_id,
-                            int memory, int64_t request_timeout_ms)
+static abx_call *pause_sandbox(abx_client *client, abx_config *config, const char *sandbox_id,
+                               json_t *body, int64_t request_timeout_ms)
 {
     struct control_spec spec = {
         .method = "POST",
@@ -372,8 +372,22 @@ abx_call *abx_sandbox_pause(abx_client *client, abx_config *config, const char *
         .result = ABX_RESULT_BOOL,
     };
 
-    return change(client, config, sandbox_id, "/pause", &spec,
-                  json_pack("{s:b}", "memory", memory != 0));
+    return change(client, config, sandbox_id, "/pause", &spec, body);
+}
+
+abx_call *abx_sandbox_pause(abx_client *client, abx_config *config, const char *sandbox_id,
+                            int memory, int64_t request_timeout_ms)
+{
+    return pause_sandbox(client, config, sandbox_id, json_pack("{s:b}", "memory", memory != 0),
+                         request_timeout_ms);
+}
+
+abx_call *abx_sandbox_pause_strict(abx_client *client, abx_config *config, const char *sandbox_id,
+                                   int memory, int64_t request_timeout_ms)
+{
+    return pause_sandbox(client, config, sandbox_id,
+                         json_pack("{s:b,s:b}", "memory", memory != 0, "requireHealthyGuest", 1),
+                         request_timeout_ms);
 }
 
 abx_call *abx_sandbox_update_network(abx_client *client, abx_config *config, const char *sandbox_id,

@@ -49,6 +49,8 @@ const struct spec_option spec_options[OPT_COUNT] = {
     [OPT_NAME] = { "name", 0, SPEC_TEXT, "NAME", "name of the snapshot (one is made)" },
     [OPT_NO_MEMORY] = { "no-memory", 0, SPEC_FLAG, NULL,
                         "keep the file system only: commands end" },
+    [OPT_STRICT] = { "strict", 0, SPEC_FLAG, NULL,
+                     "only sandboxes whose daemon answers that it is well" },
     [OPT_NO_PROGRESS] = { "no-progress", 0, SPEC_FLAG, NULL, "no progress on the terminal" },
     [OPT_JSON] = { "json", 'j', SPEC_FLAG, NULL, "print one JSON document", .is_connection = true },
     [OPT_PROFILE] = { "profile", 'P', SPEC_TEXT, "NAME",
@@ -236,7 +238,7 @@ static const struct spec_command commands[] = {
         .min_args = 1,
         .max_args = SPEC_ARGS_MANY,
         .summary = "pause sandboxes",
-        .options = SPEC_BIT(OPT_NO_MEMORY),
+        .options = SPEC_BIT(OPT_NO_MEMORY) | SPEC_BIT(OPT_STRICT),
     },
     {
         .name = "sandbox resume",

@@ -51,6 +51,7 @@ enum spec_id {
     OPT_COUNT_COPIES,
     OPT_NAME,
     OPT_NO_MEMORY,
+    OPT_STRICT,
     OPT_NO_PROGRESS,
     OPT_JSON,
     OPT_PROFILE,

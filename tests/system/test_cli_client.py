@@ -136,14 +136,14 @@ def test_fork(cli, box):
 def test_pause_and_resume(cli, box):
     cli.run("exec", box, "touch", "/tmp/before", status=0)
     assert cli.text("sandbox", "pause", box) == box
-    assert cli.text("sandbox", "pause", box) == f"{box} (was paused)"
+    assert cli.text("sandbox", "pause", "--strict", box) == f"{box} (was paused)"
     assert cli.json("info", box)["state"] == "paused" and [s["sandboxID"] for s in cli.json("ls", "-s", "paused")] == [box]
     status, _, err = cli.run("exec", box, "true")
     assert status == 1 and b"is paused" in err and b"abx sandbox resume" in err
     assert cli.run("sandbox", "timeout", box, "1m")[0] == 4
     assert cli.text("sandbox", "resume", box) == box
     cli.run("exec", box, "ls", "/tmp/before", status=0)
-    assert cli.text("sandbox", "pause", "--no-memory", box) == box
+    assert cli.text("sandbox", "pause", "--no-memory", "--strict", box) == box
     assert cli.text("sandbox", "connect", box) == box
     cli.run("exec", box, "ls", "/tmp/before", status=0)
 

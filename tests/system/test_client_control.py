@@ -129,6 +129,8 @@ def calls(abx):
                                     "SANDBOX_NOT_FOUND"),
         "abx_sandbox_pause": (("i1", 0, UNSET), "POST", "/sandboxes/i1/pause", {"memory": False}, 204, None,
                               "SANDBOX_NOT_FOUND"),
+        "abx_sandbox_pause_strict": (("i1", 1, UNSET), "POST", "/sandboxes/i1/pause",
+                                     {"memory": True, "requireHealthyGuest": True}, 204, None, "SANDBOX_NOT_FOUND"),
         "abx_sandbox_update_network": (("i1", '{"denyOut":["0.0.0.0/0"]}', UNSET), "PUT", "/sandboxes/i1/network",
                                        {"denyOut": ["0.0.0.0/0"]}, 204, None, "SANDBOX_NOT_FOUND"),
         "abx_sandbox_get_info": (("i1", UNSET), "GET", "/sandboxes/i1", None, 200, LISTED, "SANDBOX_NOT_FOUND"),
@@ -156,13 +158,13 @@ def calls(abx):
 
 NAMES = [
     "abx_sandbox_create", "abx_sandbox_connect", "abx_sandbox_kill", "abx_sandbox_set_timeout", "abx_sandbox_pause",
-    "abx_sandbox_update_network", "abx_sandbox_get_info", "abx_sandbox_list", "abx_sandbox_get_metrics",
+    "abx_sandbox_pause_strict", "abx_sandbox_update_network", "abx_sandbox_get_info", "abx_sandbox_list", "abx_sandbox_get_metrics",
     "abx_sandbox_get_logs", "abx_snapshot_create", "abx_snapshot_list", "abx_snapshot_delete", "abx_sandbox_fork",
     "abx_control_request",
 ]
 WITH_JSON = [n for n in NAMES if n not in (
-    "abx_sandbox_kill", "abx_sandbox_set_timeout", "abx_sandbox_pause", "abx_sandbox_update_network",
-    "abx_snapshot_delete")]
+    "abx_sandbox_kill", "abx_sandbox_set_timeout", "abx_sandbox_pause", "abx_sandbox_pause_strict",
+    "abx_sandbox_update_network", "abx_snapshot_delete")]
 
 
 def failure(client, function, *args):

@@ -15,7 +15,7 @@ PRIVATE = {f"code_interpreter.{name}" for name in (*LATER, "code_interpreter_asy
 FORMS = {("Volume", "list"), ("Volume", "get_info"), ("AsyncVolume", "list"), ("AsyncVolume", "get_info")}
 
 # Parameters that only ours has, by keyword (docs/python-differences.md).
-OWN = {"output_offset"}
+OWN = {"output_offset", "strict"}
 
 
 def without_own(described):

@@ -153,8 +153,9 @@ async def _get_metrics(
     return [metrics_of(m) for m in (await drive(call)).result()]
 
 
-async def _pause(config: ConnectionConfig, sandbox_id: str, keep_memory: bool, timeout: float | None) -> bool:
-    call = _native.sandbox_pause(client(config.native), config.native, sandbox_id, keep_memory, timeout)
+async def _pause(config: ConnectionConfig, sandbox_id: str, keep_memory: bool, strict: bool, timeout: float | None) -> bool:
+    start = _native.sandbox_pause_strict if strict else _native.sandbox_pause
+    call = start(client(config.native), config.native, sandbox_id, keep_memory, timeout)
     return bool((await drive(call)).result())
 
 
@@ -349,18 +350,23 @@ class AsyncSandbox(SandboxBase):
 
     get_metrics = dual(_get_metrics, _get_metrics_by_id)
 
-    async def _pause(self, keep_memory: bool = True, **opts: Unpack[ApiParams]) -> bool:
-        """Pauses the sandbox; `connect` resumes it. Without `keep_memory` only its files are kept. False: it was paused."""
+    async def _pause(self, keep_memory: bool = True, *, strict: bool = False, **opts: Unpack[ApiParams]) -> bool:
+        """Pauses the sandbox; `connect` resumes it. Without `keep_memory` only its files are kept. False: it was paused.
+
+        `strict`: only if its daemon answers that it is well; else this fails and the sandbox runs on.
+        """
         config, request_timeout = call_options(self._config, opts)
-        return await _pause(config, self.sandbox_id, keep_memory, request_timeout)
+        return await _pause(config, self.sandbox_id, keep_memory, strict, request_timeout)
 
     async def _pause_by_id(
         cls,  # noqa: N805
         sandbox_id: str,
         keep_memory: bool = True,
+        *,
+        strict: bool = False,
         **opts: Unpack[ApiParams],
     ) -> bool:
-        return await _pause(ConnectionConfig(**opts), sandbox_id, keep_memory, None)
+        return await _pause(ConnectionConfig(**opts), sandbox_id, keep_memory, strict, None)
 
     pause = dual(_pause, _pause_by_id)
     beta_pause = dual(_pause, _pause_by_id)

@@ -26,13 +26,15 @@ int cmd_sandbox_timeout(struct session *s)
 
 int cmd_sandbox_pause(struct session *s)
 {
+    abx_call *(*begin)(abx_client *, abx_config *, const char *, int, int64_t) =
+        s->args.number[OPT_STRICT] ? abx_sandbox_pause_strict : abx_sandbox_pause;
     json_t *all = json_array();
     int status = 0;
 
     for (size_t i = 0; status == 0 && i < s->args.count; i++) {
         const char *id = s->args.values[i];
         _cleanup_(abx_call_freep) abx_call *call =
-            abx_sandbox_pause(s->client, s->config, id, !s->args.number[OPT_NO_MEMORY], ABX_UNSET);
+            begin(s->client, s->config, id, !s->args.number[OPT_NO_MEMORY], ABX_UNSET);
 
         if (session_wait(s, call) < 0)
             status = session_fail_at(s, "pause %s", id);
