@@ -14,46 +14,58 @@
 #define VALUE_MAX 512u /* bytes of a value or message; the rest is cut off */
 #define FIELDS_TEXT_MAX (32u << 10)
 
-static bool may_write(struct control *c)
+static const char *const loggers[] = {
+    [ABX__IPC__LOG__SOURCE__EGRESS] = "egress",
+    [ABX__IPC__LOG__SOURCE__PROCESS] = "process",
+};
+
+static bool may_write(struct control *c, Abx__Ipc__Log__Source source)
 {
-    struct logs_budget *b = &c->logs_budget;
-    uint64_t now = uv_now(c->loop), more = (now - b->at_ms) * LOGS_PER_SECOND / 1000;
+    struct logs_budget *all = &c->logs_budget;
+    struct budget *b = &all->of[source];
     char n[24];
 
-    if (more > 0 || b->at_ms == 0) {
-        b->left = b->at_ms == 0 ? LOGS_BURST : (unsigned)MIN(b->left + more, (uint64_t)LOGS_BURST);
-        b->at_ms = now;
-    }
-    if (b->left == 0) {
-        b->n_dropped++;
+    if (!budget_take(b, LOGS_PER_SECOND, LOGS_BURST, uv_now(c->loop))) {
+        all->n_dropped++;
         return false;
     }
-    if (b->n_dropped > 0 && b->left > LOGS_PER_SECOND) {
-        (void)snprintf(n, sizeof n, "%" PRIu64, b->n_dropped);
+    if (all->n_dropped > 0 && b->left > LOGS_PER_SECOND) {
+        (void)snprintf(n, sizeof n, "%" PRIu64, all->n_dropped);
         log_warn("too many lines for the logs of sandboxes, some are left out", "lines", n, NULL);
-        b->n_dropped = 0;
+        all->n_dropped = 0;
     }
-    b->left--;
     return true;
 }
 
-/* Names come from sandboxes: what is not UTF-8 (also a character that was cut) cannot be shown as JSON. */
+/* Names and command lines come from sandboxes: what is not UTF-8 cannot be shown as JSON, and what a terminal would obey is not
+ * shown to one. A character that was cut is left out. */
 static void make_clean(char *text)
 {
-    size_t n = strlen(text), at = 0;
+    size_t n = strlen(text);
+    bool is_valid;
 
-    if (utf8_is_valid(slice_str(text)))
-        return;
-    for (; at < n; at++)
-        if ((unsigned char)text[at] >= 0x80)
+    text[n -= utf8_cut_tail(slice_of(text, n))] = '\0';
+    is_valid = utf8_is_valid(slice_of(text, n));
+    for (size_t at = 0; at < n; at++) {
+        unsigned char c = (unsigned char)text[at];
+
+        if (c < 0x20 || c == 0x7f)
+            text[at] = ' ';
+        else if (c == 0xc2 && is_valid && (unsigned char)text[at + 1] < 0xa0)
+            text[at] = text[at + 1] = ' '; /* U+0080 to U+009F */
+        else if (c >= 0x80 && !is_valid)
             text[at] = '?';
+    }
 }
 
 static struct slice cut(const char *text)
 {
     struct slice s = slice_str(text);
 
-    s.n = MIN(s.n, (size_t)VALUE_MAX);
+    if (s.n > VALUE_MAX) {
+        s.n = VALUE_MAX;
+        s.n -= utf8_cut_tail(s);
+    }
     return s;
 }
 
@@ -80,8 +92,8 @@ void logs_take(void *user, const Abx__Ipc__Log *log)
     struct store_log line;
     struct abx_err err;
 
-    if (!sb || !may_write(c))
-        return;
+    if (!sb || log->source >= ARRAY_SIZE(loggers) || !may_write(c, log->source))
+        return; /* a kind that a newer egress knows */
     (void)snprintf(message, sizeof message, "%.*s", (int)VALUE_MAX, log->message);
     make_clean(message);
     line = (struct store_log){
@@ -90,7 +102,7 @@ void logs_take(void *user, const Abx__Ipc__Log *log)
         .time_ms = time_wall_ms(),
         .level =
             log->level <= ABX__IPC__LOG__LEVEL__ERROR ? (enum store_level)log->level : STORE_ERROR,
-        .logger = "egress",
+        .logger = loggers[log->source],
         .message = message,
     };
     if (put_fields(&fields, log) == BUF_OK)

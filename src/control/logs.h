@@ -1,10 +1,13 @@
-/* logs.h - lines that other roles write into sandboxes' logs (those of the lifecycle are written with its events).
+/* logs.h - lines that egress writes into sandboxes' logs: what it refused, and what sandboxes say of their processes (those of
+ * the lifecycle are written with its events).
  *
- * A role limits how many lines there are of one sandbox; here is a limit for all together, so that a thousand sandboxes
- * that are refused things do not fill the store's queue. What is over it is left out, which the service's log says.
+ * Egress limits how many lines there are of one sandbox; here is a limit for all together, of each kind, so that a thousand
+ * sandboxes that are refused things do not fill the store's queue. What is over it is left out, which the service's log
+ * says.
  */
 #pragma once
 
+#include "base/budget.h"
 #include "schema/ipc.pb-c.h"
 
 #include <stdint.h>
@@ -14,8 +17,7 @@
 #define LOGS_BURST 2000u
 
 struct logs_budget {
-    uint64_t at_ms; /* loop time of the last look */
-    unsigned left;
+    struct budget of[2]; /* by enum Abx__Ipc__Log__Source */
     uint64_t n_dropped;
 };
 

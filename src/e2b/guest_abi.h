@@ -21,6 +21,11 @@
 /* Abstract address of the control channel (without the leading NUL). */
 #define GUEST_CONTROL_NAME "abx-guest-control"
 
+/* The same of the datagram socket to which the daemon reports (abx.ipc.GuestReport). The host's end is made with the
+ * network namespace, and again when its reader was restarted. */
+#define GUEST_REPORT_NAME "abx-report"
+#define GUEST_REPORT_MAX 16384 /* bytes of a datagram */
+
 #define GUEST_ENVD_PORT 49983
 #define GUEST_SERVER_PORT 9000
 #define GUEST_TERMINAL_PORT 9001

@@ -16,7 +16,7 @@
 #define TELL_BURST 20u
 #define TELL_PER_SECOND 2u
 #define COUNT_SIZE 4096u
-#define FIELDS_MAX 8u
+#define FIELDS_MAX 12u
 #define UDP_WHY "only DNS goes out over UDP"
 #define FDS_RESERVED 320u /* links, questions for names, listeners of new sandboxes */
 #define FEW_FLOWS 32u
@@ -33,24 +33,15 @@ struct listening {
 
 static bool may_tell(struct box *b)
 {
-    uint64_t now = uv_now(b->egress->opts.loop);
-    uint64_t more = (now - b->tell_at) * TELL_PER_SECOND / 1000;
+    bool may =
+        budget_take(&b->tell_budget, TELL_PER_SECOND, TELL_BURST, uv_now(b->egress->opts.loop));
 
-    if (more > 0) {
-        b->tell_left = (unsigned)MIN(b->tell_left + more, (uint64_t)TELL_BURST);
-        b->tell_at = now;
-    }
-    if (b->tell_left == 0) {
-        b->n_untold++;
-        return false;
-    }
-    b->tell_left--;
-    return true;
+    b->n_untold += !may;
+    return may;
 }
 
-/* Into the sandbox's own logs. Pairs of names and values, a NULL name ends them; a NULL value is left out. While control
- * is away the service's log alone has it. */
-static void tell_control(struct box *b, const char *message, const char *const *pairs)
+void box_tell(struct box *b, Abx__Ipc__Log__Source source, Abx__Ipc__Log__Level level,
+              const char *message, const char *const *pairs)
 {
     struct ipc_conn *conn = ipc_client_conn(b->egress->control);
     Abx__Ipc__LogField rows[FIELDS_MAX], *list[FIELDS_MAX];
@@ -70,12 +61,19 @@ static void tell_control(struct box *b, const char *message, const char *const *
     }
     log.fields = list;
     log.sandbox_id = b->id;
-    log.level = ABX__IPC__LOG__LEVEL__WARN;
+    log.source = source;
+    log.level = level;
     log.message = (char *)(uintptr_t)message;
     frame.body_case = ABX__IPC__FRAME__BODY_LOG;
     frame.log = &log;
     (void)ipc_conn_send(conn, &frame, NULL, 0,
                         NULL); /* a control that does not read is no reason to wait */
+}
+
+/* While control is away the service's log alone has it. */
+static void tell_denied(struct box *b, const char *message, const char *const *pairs)
+{
+    box_tell(b, ABX__IPC__LOG__SOURCE__EGRESS, ABX__IPC__LOG__LEVEL__WARN, message, pairs);
 }
 
 void box_denied(struct box *b, const char *to, const char *name, const char *rule, const char *why)
@@ -90,7 +88,7 @@ void box_denied(struct box *b, const char *to, const char *name, const char *rul
     pairs[9] = b->n_untold ? untold : NULL;
     (void)snprintf(message, sizeof message, "Denied: %s%s%.256s: %s", to, name ? ", " : "",
                    name ? name : "", why);
-    tell_control(b, message, pairs);
+    tell_denied(b, message, pairs);
     log_info("egress denied", "id", b->id, "to", to, "rule", rule, "why", why,
              name          ? "name"
              : b->n_untold ? "untold"
@@ -112,7 +110,7 @@ static void tell_datagrams(struct box *b)
     if (!may_tell(b))
         return;
     log_info("egress denied", "id", b->id, "rule", "udp", "why", UDP_WHY, "datagrams", count, NULL);
-    tell_control(
+    tell_denied(
         b, "Denied: UDP: " UDP_WHY,
         (const char *const[]){ "rule", "udp", "reason", UDP_WHY, "datagrams", count, NULL });
 }
@@ -173,9 +171,9 @@ static struct listening *listening_new(struct box *b, int fd)
 }
 
 /* One that cannot be watched is no way out: the engine is asked again. */
-void box_steer(struct box *b, int fds[4])
+void box_steer(struct box *b, int fds[BOX_FDS], uid_t root_uid)
 {
-    enum { TCP, UDP, COUNT, LINK };
+    enum { TCP, UDP, COUNT, LINK, REPORT };
     void *count;
 
     box_unsteer(b);
@@ -188,6 +186,9 @@ void box_steer(struct box *b, int fds[4])
     b->names = names_new(b, TAKE_FD(fds[UDP]));
     b->link_fd = TAKE_FD(fds[LINK]);
     b->tcp = listening_new(b, TAKE_FD(fds[TCP]));
+    b->reports = fds[REPORT] >= 0 ? reports_new(b, TAKE_FD(fds[REPORT]), root_uid) : NULL;
+    if (!b->reports)
+        log_warn("a sandbox cannot report its processes", "id", b->id, NULL);
     if (!b->tcp || !b->names) {
         box_unsteer(b);
         b->ask_at = uv_now(b->egress->opts.loop) + 1000;
@@ -199,6 +200,7 @@ void box_unsteer(struct box *b)
 {
     struct flow *next;
 
+    reports_close(TAKE_PTR(b->reports));
     listening_close(TAKE_PTR(b->tcp));
     names_close(TAKE_PTR(b->names));
     for (struct flow *f = b->flows; f; f = next) {
@@ -225,8 +227,6 @@ struct box *box_new(struct egress *e, const char *id, struct abx_err *err)
     (void)snprintf(b->id, sizeof b->id, "%s", id);
     b->egress = e;
     b->link_fd = -EBADF;
-    b->tell_left = TELL_BURST;
-    b->tell_at = uv_now(e->opts.loop);
     return b;
 }
 
@@ -241,7 +241,7 @@ void box_free(struct box *b)
 bool box_has_room(const struct box *b)
 {
     const struct egress *e = b->egress;
-    size_t used = 2 * e->n_flows + e->n_streams + 3 * e->n_boxes + 2 * e->pipes.n_open;
+    size_t used = 2 * e->n_flows + e->n_streams + 4 * e->n_boxes + 2 * e->pipes.n_open;
     size_t max = b->n_flows > FEW_FLOWS ? e->opts.max_fds / 4 * 3 : e->opts.max_fds;
 
     return used + FDS_RESERVED <= max;

@@ -15,7 +15,6 @@
 #define TICK_MS 1000u
 #define STEER_TIMEOUT_MS 10000
 #define STEER_RETRY_MS 1000u
-#define STEER_FDS 4u
 #define RESOLV_MAX 65536u
 #define DNS_PORT 53u
 
@@ -85,9 +84,13 @@ static void on_steered(void *user, const struct abx_err *failure, const Abx__Ipc
     if (b)
         b->is_asking = false;
     if (b && !failure && reply->body_case == ABX__IPC__FRAME__BODY_STEER_REPLY &&
-        n_fds == STEER_FDS) {
+        n_fds >= BOX_FDS - 1 && n_fds <= BOX_FDS) {
+        int all[BOX_FDS] = { [BOX_FDS - 1] = -EBADF };
+
+        for (size_t i = 0; i < n_fds; i++)
+            all[i] = TAKE_FD(fds[i]);
         b->is_warned = false;
-        box_steer(b, fds);
+        box_steer(b, all, reply->steer_reply->root_uid);
     } else if (b) {
         ask_later(b, failure);
     }

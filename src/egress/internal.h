@@ -4,15 +4,18 @@
  *     box.c      one sandbox: its rules, the sockets at which what it dials ends, what was denied
  *     flow.c     one TCP connection
  *     names.c    what a sandbox asks for on port 53
+ *     report.c   what it says of its processes
  */
 #pragma once
 
+#include "base/budget.h"
 #include "e2b/ids.h"
 #include "egress/egress.h"
 #include "egress/hostnet.h"
 #include "egress/lane.h"
 #include "egress/pins.h"
 #include "egress/policy.h"
+#include "egress/report.h"
 #include "egress/resolver.h"
 #include "net/ipc.h"
 
@@ -36,6 +39,7 @@ struct box {
     uint64_t ask_at; /* loop time of the next try, 0 = none */
     struct listening *tcp;
     struct names *names;
+    struct reports *reports; /* NULL: none come */
     int link_fd;
     const volatile uint64_t *refused; /* datagrams, counted by the kernel; NULL without */
     uint64_t refused_told;
@@ -43,9 +47,9 @@ struct box {
     struct flow *flows;
     size_t n_flows;
     size_t n_pipes; /* for lane.h */
-    /* What the log says of denials is bounded. */
-    unsigned tell_left;
-    uint64_t tell_at, n_untold;
+    /* What the logs say of denials and processes is bounded. */
+    struct budget tell_budget, report_budget;
+    uint64_t n_untold, n_unreported;
 };
 
 struct egress {
@@ -73,14 +77,21 @@ void box_free(struct box *b);
 /* Other rules: connections that they do not allow any more are broken off. */
 void box_set_policy(struct box *b, struct policy *policy);
 void box_recheck(struct box *b);
-/* The engine's answer; the descriptors are taken. */
-void box_steer(struct box *b, int fds[4]);
+/* The engine's answer: descriptors in the order of engine/steer.h, which are taken; the last may be -EBADF. `root_uid` is the
+ * sandbox's. */
+#define BOX_FDS 5u
+void box_steer(struct box *b, int fds[BOX_FDS], uid_t root_uid);
 /* Closes sockets and connections; another box_steer may follow. */
 void box_unsteer(struct box *b);
 /* Once a second: goes on with what was put off. */
 void box_tick(struct box *b);
 /* Says in the service's log and in the sandbox's own that something was refused. `name` may be NULL. */
 void box_denied(struct box *b, const char *to, const char *name, const char *rule, const char *why);
+
+/* A line for the sandbox's own logs. Pairs of names and values (up to 12), a NULL name ends them; a NULL value is left out. While
+ * control is away the line is lost. */
+void box_tell(struct box *b, Abx__Ipc__Log__Source source, Abx__Ipc__Log__Level level,
+              const char *message, const char *const *pairs);
 
 /* May it have one connection more? The last quarter of the descriptors is for sandboxes with few connections. */
 bool box_has_room(const struct box *b);

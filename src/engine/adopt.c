@@ -105,7 +105,8 @@ static void finish_one(void *user, struct sandbox *sb)
     int r = 0;
 
     if (sb->state == SANDBOX_RUNNING || sb->state == SANDBOX_FROZEN) {
-        r = sockets_add(e->sockets, sb->record.sandbox_id, sb->netns_fd, sb->steer_fds, &err);
+        r = sockets_add(e->sockets, sb->record.sandbox_id, sb->netns_fd, sb->record.uid_base,
+                        sb->steer_fds, &err);
         sockets_set_frozen(e->sockets, sb->record.sandbox_id, sb->state == SANDBOX_FROZEN);
         log_info("sandbox adopted", "id", sb->record.sandbox_id, NULL);
     }

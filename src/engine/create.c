@@ -107,7 +107,8 @@ static int open_to_others(struct creation *c, struct abx_err *err)
     struct engine *e = c->engine;
 
     c->sb->state = SANDBOX_RUNNING;
-    return sockets_add(e->sockets, c->sandbox_id, c->sb->netns_fd, c->sb->steer_fds, err);
+    return sockets_add(e->sockets, c->sandbox_id, c->sb->netns_fd, c->sb->record.uid_base,
+                       c->sb->steer_fds, err);
 }
 
 /* --- claim -------------------------------------------------------------------------------------- */

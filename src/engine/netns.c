@@ -352,3 +352,24 @@ int netns_connect_control(int netns_fd, const char *name, int *ret_fd, struct ab
     *ret_fd = TAKE_FD(fd);
     return 0;
 }
+
+int netns_bind_datagrams(int netns_fd, const char *name, int *ret_fd, struct abx_err *err)
+{
+    struct sockaddr_un a;
+    socklen_t n = abstract_address(name, &a);
+    _cleanup_(closep) int fd = -EBADF;
+    int r;
+
+    if (n == 0)
+        return err_set(err, ABX_INVALID_ARGUMENT, "abstract name '%.32s' has not 1 to 107 bytes",
+                       name);
+    r = netns_socket(netns_fd, AF_UNIX, SOCK_DGRAM, 0, &fd, err);
+    if (r < 0)
+        return r;
+    if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &(int){ 1 }, sizeof(int)) < 0)
+        return err_sys(err, errno, "SO_PASSCRED");
+    if (bind(fd, (const struct sockaddr *)&a, n) < 0)
+        return err_sys(err, errno, "bind '%s'", name);
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}

@@ -44,3 +44,5 @@ int netns_listen_tcp(int netns_fd, uint16_t port, int backlog, int *ret_fd, stru
 int netns_listen_control(int netns_fd, const char *name, int *ret_fd, struct abx_err *err);
 /* Connects to it from outside (never blocks: EAGAIN is UNAVAILABLE). */
 int netns_connect_control(int netns_fd, const char *name, int *ret_fd, struct abx_err *err);
+/* A non-blocking abstract datagram socket `name` inside that gets the sender's ids with each message (SO_PASSCRED). */
+int netns_bind_datagrams(int netns_fd, const char *name, int *ret_fd, struct abx_err *err);

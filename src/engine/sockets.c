@@ -27,6 +27,7 @@ struct entry {
     struct entry *next;
     char id[RECORD_ID_SIZE];
     int netns_fd;
+    uid_t root_uid;
     int steer_fds[STEER_FDS]; /* not yet given to egress */
     bool is_frozen;
 };
@@ -84,8 +85,8 @@ static struct entry **entry_find(struct sockets *s, const char *id)
     return at;
 }
 
-int sockets_add(struct sockets *s, const char *sandbox_id, int netns_fd, int steer_fds[STEER_FDS],
-                struct abx_err *err)
+int sockets_add(struct sockets *s, const char *sandbox_id, int netns_fd, uid_t root_uid,
+                int steer_fds[STEER_FDS], struct abx_err *err)
 {
     struct entry *e = calloc(1, sizeof *e);
     struct entry **at;
@@ -94,6 +95,7 @@ int sockets_add(struct sockets *s, const char *sandbox_id, int netns_fd, int ste
         return err_oom(err);
     (void)snprintf(e->id, sizeof e->id, "%s", sandbox_id);
     e->netns_fd = netns_fd;
+    e->root_uid = root_uid;
     for (size_t i = 0; i < STEER_FDS; i++)
         e->steer_fds[i] = TAKE_FD(steer_fds[i]);
     (void)pthread_mutex_lock(&s->lock);
@@ -268,7 +270,8 @@ static void send_all_died(struct sockets *s)
 }
 
 /* Those made with the sandbox, else new ones: egress or the engine has been restarted since. */
-static int take_steering(struct sockets *s, const char *id, int fds[STEER_FDS], struct abx_err *err)
+static int take_steering(struct sockets *s, const char *id, int fds[STEER_FDS], uid_t *ret_root_uid,
+                         struct abx_err *err)
 {
     struct entry *e;
     int r = 0;
@@ -284,6 +287,8 @@ static int take_steering(struct sockets *s, const char *id, int fds[STEER_FDS], 
     } else {
         r = steer_open(e->netns_fd, fds, err);
     }
+    if (r == 0)
+        *ret_root_uid = e->root_uid;
     (void)pthread_mutex_unlock(&s->lock);
     return r;
 }
@@ -294,17 +299,19 @@ static void take_steer(struct sockets *s, struct ipc_conn *c, const Abx__Ipc__Fr
     Abx__Ipc__SteerReply body = ABX__IPC__STEER_REPLY__INIT;
     int fds[STEER_FDS];
     struct abx_err e = { 0 };
+    uid_t root_uid = 0;
 
     /* What was said of its former life comes before what belongs to this one. */
     send_all_died(s);
-    if (take_steering(s, f->steer->sandbox_id, fds, &e) < 0) {
+    if (take_steering(s, f->steer->sandbox_id, fds, &root_uid, &e) < 0) {
         (void)ipc_conn_reply_error(c, f->seq, &e, NULL);
         return;
     }
+    body.root_uid = root_uid;
     reply.seq = f->seq;
     reply.body_case = ABX__IPC__FRAME__BODY_STEER_REPLY;
     reply.steer_reply = &body;
-    if (ipc_conn_send(c, &reply, fds, STEER_FDS, &e) < 0)
+    if (ipc_conn_send(c, &reply, fds, STEER_FDS - (fds[STEER_REPORT] < 0), &e) < 0)
         ipc_conn_close(c);
 }
 

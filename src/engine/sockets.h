@@ -30,9 +30,9 @@ DEFINE_CLEANUP(struct sockets *, sockets_stop)
 /* The rest is called from the engine's thread. */
 
 /* From now on sockets can be had; `netns_fd` is borrowed until sockets_remove, `steer_fds` are taken (what is
- * -EBADF is made when it is asked for). */
-int sockets_add(struct sockets *s, const char *sandbox_id, int netns_fd, int steer_fds[STEER_FDS],
-                struct abx_err *err);
+ * -EBADF is made when it is asked for). `root_uid` is the host's uid of the sandbox's root. */
+int sockets_add(struct sockets *s, const char *sandbox_id, int netns_fd, uid_t root_uid,
+                int steer_fds[STEER_FDS], struct abx_err *err);
 /* Descriptors that wait for egress. */
 size_t sockets_held(struct sockets *s);
 /* While frozen, SOCKET fails with FAILED_PRECONDITION. */

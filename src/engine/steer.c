@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "e2b/guest_abi.h"
 #include "engine/netns.h"
 
 /* Where the sockets are bound: an address and a port that no server in a sandbox wants. Mapped: the kernel makes
@@ -321,6 +322,19 @@ static int open_socket(int netns_fd, bool is_udp, int *ret_fd, struct abx_err *e
     return 0;
 }
 
+/* While nobody had the socket its name was free to take: such a sandbox tells nothing, which harms no one else. */
+static int open_report(int netns_fd, int *ret_fd, struct abx_err *err)
+{
+    struct abx_err why = { 0 };
+    int r = netns_bind_datagrams(netns_fd, GUEST_REPORT_NAME, ret_fd, &why);
+
+    if (r == 0 || why.sys == EADDRINUSE)
+        return 0;
+    if (err)
+        *err = why;
+    return r;
+}
+
 static void close_all(int *fds)
 {
     for (size_t i = 0; i < STEER_FDS; i++)
@@ -331,7 +345,7 @@ int steer_open(int netns_fd, int ret_fds[STEER_FDS], struct abx_err *err)
 {
     _cleanup_(closep) int sockets = -EBADF; /* both live on in the link */
     _cleanup_(closep) int program = -EBADF;
-    int fds[STEER_FDS] = { -EBADF, -EBADF, -EBADF, -EBADF };
+    int fds[STEER_FDS] = { -EBADF, -EBADF, -EBADF, -EBADF, -EBADF };
     int r = make_map(BPF_MAP_TYPE_SOCKMAP, 2, 0, &sockets, err);
 
     if (r == 0)
@@ -348,6 +362,8 @@ int steer_open(int netns_fd, int ret_fds[STEER_FDS], struct abx_err *err)
         r = put_socket(sockets, STEER_UDP, fds[STEER_UDP], err);
     if (r == 0)
         r = attach(program, netns_fd, &fds[STEER_LINK], err);
+    if (r == 0)
+        r = open_report(netns_fd, &fds[STEER_REPORT], err);
     if (r < 0) {
         close_all(fds);
         return r;

@@ -19,10 +19,11 @@
 #include "base/err.h"
 
 /* Descriptors of one namespace, in this order. STEER_COUNT: a BPF array whose one 64-bit value is how many
- * datagrams were refused; it can be mapped (PROT_READ, MAP_SHARED, one page). */
-enum { STEER_TCP, STEER_UDP, STEER_COUNT, STEER_LINK, STEER_FDS };
+ * datagrams were refused; it can be mapped (PROT_READ, MAP_SHARED, one page). STEER_REPORT has nothing to do with what is dialled:
+ * the datagram socket that the guest's daemon reports to (e2b/guest_abi.h), with SO_PASSCRED. */
+enum { STEER_TCP, STEER_UDP, STEER_COUNT, STEER_LINK, STEER_REPORT, STEER_FDS };
 
 /* Attaches a program to the namespace `netns_fd` and opens the sockets inside. The descriptors (all or
- * none) are the caller's. UNIMPLEMENTED or PERMISSION_DENIED where the kernel, or what this process may do, has no
+ * none, but STEER_REPORT is -EBADF where a process of the sandbox sits on its name) are the caller's. UNIMPLEMENTED or PERMISSION_DENIED where the kernel, or what this process may do, has no
  * such programs. */
 int steer_open(int netns_fd, int ret_fds[STEER_FDS], struct abx_err *err);

@@ -199,6 +199,7 @@ int job_prepare_run(struct worker *w, const struct job *j, struct job_result *re
         is_steered = steer_open(fds[SLOT_NETNS], fds + SLOT_FDS, &why) == 0;
         if (!is_steered)
             (void)snprintf(ret->u.no_steering, sizeof ret->u.no_steering, "%.150s", why.msg);
+        /* All of them: in a new namespace no name is taken. */
         *ret_n = is_steered ? SLOT_FDS_MAX : SLOT_FDS;
         memcpy(ret_fds, fds, *ret_n * sizeof fds[0]);
         return 0;

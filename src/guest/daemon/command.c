@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "e2b/guest_abi.h"
 #include "guest/daemon/command_table.h"
 #include "guest/daemon/tree.h"
 #include "guest/daemon/work.h"
@@ -26,6 +27,7 @@ struct starting {
     struct command *command;
     uint64_t deadline_ms; /* 0 = none */
     uint64_t asked_at;    /* loop time of the request: from there the deadline counts */
+    char user_name[USER_NAME_MAX];
     command_started_fn done;
     void *user;
 };
@@ -136,12 +138,19 @@ void command_check_end(struct command *c)
 
 static void on_exit_status(void *user, pid_t pid, int status)
 {
-    struct command *c = command_find(user, pid, NULL, false);
+    struct commands *cs = user;
+    struct command *c = command_find(cs, pid, NULL, false);
+    char cmd[REPORT_TEXT_MAX];
+    int64_t took;
 
     if (!c || c->is_exited)
         return;
     c->is_exited = true;
     c->status = status;
+    report_text(cmd, sizeof(cmd), c->request ? c->request->process->cmd : "");
+    took = c->is_survivor ? -1 : (int64_t)(uv_now(cs->loop) - c->started_at);
+    /* First: an end that a client has seen is told, also when it ends the sandbox at once. */
+    report_end(cs->reports, pid, cmd, status, took, c->is_timed_out);
     command_check_end(c);
 }
 
@@ -380,6 +389,7 @@ static void on_started(void *user, pid_t pid, pid_t supervisor, int pidfd,
     c->pid = pid;
     c->supervisor = supervisor;
     c->pidfd = pidfd;
+    c->started_at = uv_now(st->cs->loop);
     if (command_begin(c, &err) < 0) {
         if (!c->input.has_poll)
             fd_close(TAKE_FD(c->input.fd));
@@ -394,6 +404,7 @@ static void on_started(void *user, pid_t pid, pid_t supervisor, int pidfd,
         (void)uv_timer_start(&c->timer, on_deadline,
                              took < st->deadline_ms ? st->deadline_ms - took : 0, 0);
     }
+    report_start(st->cs->reports, pid, c->request->process, st->user_name);
     st->done(st->user, c, &err);
     free(st);
 }
@@ -424,7 +435,13 @@ int command_start(struct commands *cs, const struct command_opts *opts, command_
         memcpy(spawn.child_fds, child, sizeof(child));
         spawn.held_fds[0] = c->pipes[0].fd;
         spawn.held_fds[1] = c->pipes[1].fd;
-        *st = (struct starting){ cs, c, opts->deadline_ms, uv_now(cs->loop), done, user };
+        *st = (struct starting){ .cs = cs,
+                                 .command = c,
+                                 .deadline_ms = opts->deadline_ms,
+                                 .asked_at = uv_now(cs->loop),
+                                 .done = done,
+                                 .user = user };
+        (void)snprintf(st->user_name, sizeof(st->user_name), "%s", opts->user->name);
         r = spawner_start(cs->spawner, &spawn, on_started, st, err);
     }
     for (size_t i = 0; i < 3; i++)
@@ -508,7 +525,9 @@ int commands_new(uv_loop_t *loop, int channel_fd, bool is_successor, struct comm
     cs->tick.data = cs;
     if (is_successor)
         supervisors_find(&supervisors);
-    r = spawner_new(loop, channel_fd, &events, &cs->spawner, err);
+    r = reports_new(loop, GUEST_REPORT_NAME, &cs->reports, err);
+    if (r == 0)
+        r = spawner_new(loop, channel_fd, &events, &cs->spawner, err);
     if (r == 0)
         spawner_await(cs->spawner, &supervisors);
     supervisors_done(&supervisors);

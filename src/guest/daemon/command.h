@@ -78,6 +78,7 @@ struct command {
     uv_timer_t gather;
     uv_timer_t flush; /* of what the pipes hold back */
     unsigned n_handles;
+    uint64_t started_at; /* loop time; not known of a survivor */
     uint64_t ended_at;
 };
 

@@ -2,11 +2,13 @@
 #pragma once
 
 #include "guest/daemon/command.h"
+#include "guest/daemon/report.h"
 
 struct commands {
     uv_loop_t *loop;
     uv_timer_t tick; /* runs while any reader is attached */
     struct spawner *spawner;
+    struct reports *reports;
     struct command *list; /* newest first */
     size_t n_commands;
     size_t n_ended;
