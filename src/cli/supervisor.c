@@ -281,6 +281,7 @@ static int egress_args(struct supervisor *s, struct abx_err *err)
         role_arg(e, "--resolv-conf", "/resolv.conf");
     for (size_t i = 0; i < o->n_egress_allow; i++)
         role_arg(e, "--allow", "%s", o->egress_allow[i]);
+    supervisor_counters_egress(&s->counters, e);
     return role_finish(e, err);
 }
 

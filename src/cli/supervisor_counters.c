@@ -8,7 +8,9 @@ int supervisor_counters_open(struct supervisor_counters *c, size_t n_gateways, s
 {
     int r = counters_new(1, &c->control_fd, err);
 
-    return r == 0 ? counters_new(n_gateways, &c->gateways_fd, err) : r;
+    if (r == 0)
+        r = counters_new(n_gateways, &c->gateways_fd, err);
+    return r == 0 ? counters_new(1, &c->egress_fd, err) : r;
 }
 
 void supervisor_counters_control(const struct supervisor_counters *c, size_t n_gateways,
@@ -16,6 +18,7 @@ void supervisor_counters_control(const struct supervisor_counters *c, size_t n_g
 {
     role_arg_fd(control, "--counters-fd", c->control_fd);
     role_arg_fd(control, "--gateway-counters-fd", c->gateways_fd);
+    role_arg_fd(control, "--egress-counters-fd", c->egress_fd);
     role_arg(control, "--gateways", "%zu", n_gateways);
 }
 
@@ -24,4 +27,9 @@ void supervisor_counters_gateway(const struct supervisor_counters *c, size_t i,
 {
     role_arg_fd(gateway, "--counters-fd", c->gateways_fd);
     role_arg(gateway, "--counters-block", "%zu", i);
+}
+
+void supervisor_counters_egress(const struct supervisor_counters *c, struct role *egress)
+{
+    role_arg_fd(egress, "--counters-fd", c->egress_fd);
 }

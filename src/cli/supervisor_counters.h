@@ -7,12 +7,13 @@
 #include "cli/supervisor_role.h"
 
 struct supervisor_counters {
-    int control_fd, gateways_fd; /* closed with the process */
+    int control_fd, gateways_fd, egress_fd; /* closed with the process */
 };
 
 int supervisor_counters_open(struct supervisor_counters *c, size_t n_gateways, struct abx_err *err);
-/* Adds the arguments of control, and of gateway number `i`. */
+/* Adds the arguments of control, of gateway number `i`, and of egress. */
 void supervisor_counters_control(const struct supervisor_counters *c, size_t n_gateways,
                                  struct role *control);
 void supervisor_counters_gateway(const struct supervisor_counters *c, size_t i,
                                  struct role *gateway);
+void supervisor_counters_egress(const struct supervisor_counters *c, struct role *egress);

@@ -7,7 +7,7 @@
 #include "base/err.h"
 
 #define ROLE_ARGS_MAX 96
-#define ROLE_FDS_MAX 8
+#define ROLE_FDS_MAX 16
 
 struct role {
     const char *name; /* program in libexec */

@@ -31,6 +31,7 @@ struct control_opts {
     /* Of the gateways: n_gateways blocks, see counters.h; NULL = none. */
     const uint8_t *gateway_counters;
     size_t n_gateways;
+    const struct egress_counters *egress_counters; /* NULL = none */
 };
 
 struct control {

@@ -37,7 +37,8 @@ struct options {
     uint64_t max_timeout_s, cpu, memory, disk, max_cpu, max_memory, max_disk, max_sandboxes,
         max_snapshots;
     uint64_t max_key, metrics_keep_s, counters_fd, gateway_counters_fd, n_gateways;
-    bool has_counters, has_gateway_counters;
+    uint64_t egress_counters_fd;
+    bool has_counters, has_gateway_counters, has_egress_counters;
 };
 
 struct service {
@@ -81,6 +82,7 @@ enum {
     OPT_METRICS_KEEP,
     OPT_COUNTERS,
     OPT_GATEWAY_COUNTERS,
+    OPT_EGRESS_COUNTERS,
     OPT_GATEWAYS,
     OPT_ADMIN,
 
@@ -115,6 +117,7 @@ static const struct option longopts[] = {
     { "metrics-keep", required_argument, NULL, OPT_METRICS_KEEP },
     { "counters-fd", required_argument, NULL, OPT_COUNTERS },
     { "gateway-counters-fd", required_argument, NULL, OPT_GATEWAY_COUNTERS },
+    { "egress-counters-fd", required_argument, NULL, OPT_EGRESS_COUNTERS },
     { "gateways", required_argument, NULL, OPT_GATEWAYS },
     { "admin", no_argument, NULL, OPT_ADMIN },
     { "help", no_argument, NULL, OPT_HELP },
@@ -143,6 +146,7 @@ static const char help[] =
     "  --metrics-keep SECONDS   how long what sandboxes used can be asked for (21600)\n"
     "  --counters-fd N          memory to count in\n"
     "  --gateway-counters-fd N --gateways N   the gateways' memory, and how many they are\n"
+    "  --egress-counters-fd N   that of egress\n"
     "  --admin                  run one operation of the admin socket on the database\n";
 
 static int parse_number(const char *text, uint64_t max, uint64_t *ret, struct abx_err *err)
@@ -226,6 +230,9 @@ static int parse_option(struct options *o, int c, struct abx_err *err)
     case OPT_GATEWAY_COUNTERS:
         o->has_gateway_counters = true;
         return parse_number(optarg, INT32_MAX, &o->gateway_counters_fd, err);
+    case OPT_EGRESS_COUNTERS:
+        o->has_egress_counters = true;
+        return parse_number(optarg, INT32_MAX, &o->egress_counters_fd, err);
     case OPT_GATEWAYS:
         return parse_number(optarg, 4096, &o->n_gateways, err);
     case OPT_ADMIN:
@@ -455,7 +462,7 @@ static void take_options(struct control *c, const struct options *o)
 static int take_counters(struct control *c, const struct options *o, struct abx_err *err)
 {
     static struct control_counters own;
-    void *mine = NULL, *theirs = NULL;
+    void *mine = NULL, *theirs = NULL, *egress = NULL;
     int r = 0;
 
     if (o->has_counters) {
@@ -467,6 +474,11 @@ static int take_counters(struct control *c, const struct options *o, struct abx_
         fd_close((int)o->gateway_counters_fd);
         c->opts.gateway_counters = theirs;
         c->opts.n_gateways = (size_t)o->n_gateways;
+    }
+    if (r == 0 && o->has_egress_counters) {
+        r = counters_map((int)o->egress_counters_fd, 1, false, &egress, err);
+        fd_close((int)o->egress_counters_fd);
+        c->opts.egress_counters = egress;
     }
     c->counters = control_counters_take(mine, &own);
     if (mine && c->counters == &own)

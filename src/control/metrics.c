@@ -21,6 +21,7 @@ static void reply(struct api_request *rq, const struct driver_info *info)
         .gateways = c->opts.gateway_counters,
         .n_gateways = c->opts.n_gateways,
         .control = c->counters,
+        .egress = c->opts.egress_counters,
         .states = states,
         .n_states = SANDBOX_GONE, /* which is in no table */
         .is_engine_up = info != NULL,

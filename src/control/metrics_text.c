@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct text {
     struct buf *b;
@@ -57,16 +58,30 @@ static const char *const kill_reasons[COUNT_KILLS_] = {
     [COUNT_KILL_OTHER] = "other",
 };
 
-/* A copy, so that what belongs together is read once. */
-static void read_block(const struct metrics_input *in, size_t i, struct gateway_counters *to)
-{
-    const uint64_t *from = (const uint64_t *)(const void *)(in->gateways + i * COUNTERS_BLOCK);
-    uint64_t *words = (uint64_t *)(void *)to;
+static const char *const denied_kinds[COUNT_DENIEDS_] = {
+    [COUNT_DENIED_CONNECTIONS] = "connection",
+    [COUNT_DENIED_NAMES] = "name",
+    [COUNT_DENIED_DATAGRAMS] = "datagram",
+};
 
-    for (size_t k = 0; k < sizeof(*to) / sizeof(*words); k++)
-        words[k] = count_get(&from[k]);
-    if (to->layout != COUNTERS_LAYOUT)
-        *to = (struct gateway_counters){ 0 };
+static const char *const question_results[COUNT_QUESTIONS_] = {
+    [COUNT_QUESTION_ANSWERED] = "answered",
+    [COUNT_QUESTION_FAILED] = "failed",
+    [COUNT_QUESTION_REFUSED] = "refused",
+    [COUNT_QUESTION_INVALID] = "invalid",
+};
+
+/* A copy of a block, so that what belongs together is read once; zeros of one that is of another release. */
+static void read_block(const void *from, void *to, size_t size)
+{
+    const uint64_t *words = from;
+    uint64_t *copy = to;
+
+    memset(to, 0, size);
+    if (count_get(&words[0]) != COUNTERS_LAYOUT)
+        return;
+    for (size_t k = 0; k < size / sizeof(*words); k++)
+        copy[k] = count_get(&words[k]);
 }
 
 static void add_up(struct gateway_counters *sum, const struct gateway_counters *one)
@@ -220,6 +235,41 @@ static void put_control(struct text *t, const struct metrics_input *in)
     put(t, "abx_control_limited_total %" PRIu64 "\n", count_get(&c->limited));
 }
 
+static void put_value(struct text *t, const char *name, const char *type, const char *help,
+                      uint64_t value)
+{
+    head(t, "", name, type, help);
+    put(t, "%s %" PRIu64 "\n", name, value);
+}
+
+static void put_egress(struct text *t, const struct metrics_input *in)
+{
+    struct egress_counters c = { 0 };
+
+    if (in->egress)
+        read_block(in->egress, &c, sizeof(c));
+    put_value(t, "abx_egress_starts_total", "counter", "Starts of the egress process.", c.starts);
+    put_value(t, "abx_egress_sandboxes", "gauge", "Sandboxes whose way out egress is.",
+              c.sandboxes);
+    put_value(t, "abx_egress_connections", "gauge",
+              "TCP connections of sandboxes to the outside at present.", c.connections);
+    put_value(t, "abx_egress_begun_connections_total", "counter",
+              "TCP connections that sandboxes began, refused ones too.", c.connections_total);
+    head(t, "abx_egress_", "denied_total", "counter",
+         "Connections, questions for names and datagrams that were refused.");
+    for (size_t i = 0; i < COUNT_DENIEDS_; i++)
+        put(t, "abx_egress_denied_total{kind=\"%s\"} %" PRIu64 "\n", denied_kinds[i], c.denied[i]);
+    head(t, "abx_egress_", "dns_questions_total", "counter",
+         "Questions of sandboxes for names that are over, by what came of them.");
+    for (size_t i = 0; i < COUNT_QUESTIONS_; i++)
+        put(t, "abx_egress_dns_questions_total{result=\"%s\"} %" PRIu64 "\n", question_results[i],
+            c.questions[i]);
+    head(t, "abx_egress_", "bytes_total", "counter",
+         "Bytes of connections, from sandboxes (out) and to them (in).");
+    put(t, "abx_egress_bytes_total{direction=\"out\"} %" PRIu64 "\n", c.bytes_out);
+    put(t, "abx_egress_bytes_total{direction=\"in\"} %" PRIu64 "\n", c.bytes_in);
+}
+
 static void put_engine(struct text *t, const struct metrics_input *in)
 {
     head(t, "abx_", "engine_up", "gauge", "Does the engine answer?");
@@ -243,7 +293,7 @@ int metrics_text(const struct metrics_input *in, struct buf *b, struct abx_err *
     if (!each)
         return err_oom(err);
     for (size_t i = 0; i < in->n_gateways; i++) {
-        read_block(in, i, &each[i]);
+        read_block(in->gateways + i * COUNTERS_BLOCK, &each[i], sizeof(each[i]));
         add_up(&sum, &each[i]);
     }
     head(&t, "abx_", "info", "gauge", "The service.");
@@ -253,6 +303,7 @@ int metrics_text(const struct metrics_input *in, struct buf *b, struct abx_err *
     put_gateways(&t, &family);
     free(each);
     put_control(&t, in);
+    put_egress(&t, in);
     put_engine(&t, in);
     return t.is_bad ? err_set(err, ABX_RESOURCE_EXHAUSTED, "the metrics do not fit into memory")
                     : 0;

@@ -22,7 +22,8 @@ struct metrics_input {
     const uint8_t *gateways; /* n_gateways blocks of COUNTERS_BLOCK bytes; may be NULL */
     size_t n_gateways;
     const struct control_counters *control;
-    const struct metrics_state *states; /* of sandboxes */
+    const struct egress_counters *egress; /* may be NULL */
+    const struct metrics_state *states;   /* of sandboxes */
     size_t n_states;
     bool is_engine_up; /* it answered: the rest is set */
     uint64_t engine_sandboxes, engine_pooled, engine_slots;

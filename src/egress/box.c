@@ -106,6 +106,7 @@ static void tell_datagrams(struct box *b)
     if (n == b->refused_told)
         return;
     (void)snprintf(count, sizeof count, "%" PRIu64, n - b->refused_told);
+    count_add(&b->egress->opts.counters->denied[COUNT_DENIED_DATAGRAMS], n - b->refused_told);
     b->refused_told = n;
     if (!may_tell(b))
         return;

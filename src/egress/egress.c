@@ -37,6 +37,7 @@ static void box_drop(struct egress *e, const char *id)
         return;
     *at = b->next;
     e->n_boxes--;
+    count_set(&e->opts.counters->sandboxes, e->n_boxes);
     box_free(b);
 }
 
@@ -175,6 +176,7 @@ static int take_entry(struct egress *e, const Abx__Ipc__Entry *entry, struct abx
             return ABX_RESOURCE_EXHAUSTED;
         *at = b;
         e->n_boxes++;
+        count_set(&e->opts.counters->sandboxes, e->n_boxes);
     }
     b->generation = e->generation;
     b->is_between = entry->state == ABX__IPC__ENTRY__STATE__PAUSING;

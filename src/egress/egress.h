@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "egress/address.h"
 #include "egress/proxy.h"
+#include "net/counters.h"
 
 struct egress;
 
@@ -30,7 +31,8 @@ struct egress_opts {
     struct proxy proxy; /* through which everything goes; kind NONE without */
     struct address proxy_at;
     size_t max_fds; /* that this process may have: what connections take is kept below */
-    size_t max_sandbox_connections; /* of each */
+    size_t max_sandbox_connections;   /* of each */
+    struct egress_counters *counters; /* borrowed */
 };
 
 /* Reads the host's addresses and begins to connect. */

@@ -109,6 +109,7 @@ static void flow_close(struct flow *f, bool is_reset)
         f->next->prev = f->prev;
     b->n_flows--;
     f->egress->n_flows--;
+    count_set(&f->egress->opts.counters->connections, f->egress->n_flows);
     lane_done(&f->up, &f->egress->pipes, &b->n_pipes);
     lane_done(&f->down, &f->egress->pipes, &b->n_pipes);
     via_free(TAKE_PTR(f->via));
@@ -126,6 +127,7 @@ static void deny(struct flow *f, const char *name, const char *rule, const char 
 {
     char to[ADDRESS_TEXT_SIZE];
 
+    count_add(&f->egress->opts.counters->denied[COUNT_DENIED_CONNECTIONS], 1);
     address_format(&f->to, to);
     box_denied(f->box, to, name, rule, why);
     flow_close(f, true);
@@ -191,8 +193,11 @@ static void pump(struct flow *f, bool is_up, bool is_down)
         f->up_state = lane_pump(&f->up, pool, quota, f->in.fd, f->out.fd, &up);
     if (is_down)
         f->down_state = lane_pump(&f->down, pool, quota, f->out.fd, f->in.fd, &down);
-    if (up + down > 0)
+    if (up + down > 0) {
         f->moved_at = uv_now(f->egress->opts.loop);
+        count_add(&f->egress->opts.counters->bytes_out, up);
+        count_add(&f->egress->opts.counters->bytes_in, down);
+    }
     if (f->up_state == LANE_BROKEN || f->down_state == LANE_BROKEN) {
         flow_close(f, true);
         return;
@@ -496,6 +501,8 @@ static struct flow *flow_new(struct box *b, int fd)
     b->flows = f;
     b->n_flows++;
     b->egress->n_flows++;
+    count_set(&b->egress->opts.counters->connections, b->egress->n_flows);
+    count_add(&b->egress->opts.counters->connections_total, 1);
     return f;
 }
 

@@ -26,6 +26,7 @@ static const char usage[] =
     "  --root DIR                 root folder; the paths above are as seen inside it\n"
     "  --uid N --gid N            user and group to become\n"
     "  --max-sandbox-connections N  of one sandbox (2500)\n"
+    "  --counters-fd N            memory to count in\n"
     "  --heartbeat-fd N           eventfd on which the loop beats\n"
     "Started by abx serve.\n";
 
@@ -40,6 +41,7 @@ enum {
     OPT_UID,
     OPT_GID,
     OPT_MAX_SANDBOX,
+    OPT_COUNTERS_FD,
     OPT_HEARTBEAT_FD,
     OPT_HELP,
 };
@@ -55,6 +57,7 @@ static const struct option options[] = {
     { "uid", required_argument, NULL, OPT_UID },
     { "gid", required_argument, NULL, OPT_GID },
     { "max-sandbox-connections", required_argument, NULL, OPT_MAX_SANDBOX },
+    { "counters-fd", required_argument, NULL, OPT_COUNTERS_FD },
     { "heartbeat-fd", required_argument, NULL, OPT_HEARTBEAT_FD },
     { "help", no_argument, NULL, OPT_HELP },
     { 0 },
@@ -63,7 +66,7 @@ static const struct option options[] = {
 struct arguments {
     struct egress_opts egress;
     struct confine_opts confine;
-    int heartbeat_fd, proxy_fd; /* -1: none */
+    int heartbeat_fd, proxy_fd, counters_fd; /* -1: none */
 };
 
 struct process {
@@ -130,6 +133,8 @@ static int parse_one(struct arguments *a, int option, const char *name, struct a
         a->egress.max_sandbox_connections = n;
     else if (option == OPT_PROXY_FD)
         a->proxy_fd = (int)n;
+    else if (option == OPT_COUNTERS_FD)
+        a->counters_fd = (int)n;
     else if (option == OPT_HEARTBEAT_FD)
         a->heartbeat_fd = (int)n;
     return r;
@@ -141,7 +146,8 @@ static int parse_arguments(int argc, char **argv, struct arguments *a, struct ab
 
     *a = (struct arguments){ .egress = { .max_sandbox_connections = 2500 },
                              .heartbeat_fd = -1,
-                             .proxy_fd = -1 };
+                             .proxy_fd = -1,
+                             .counters_fd = -1 };
     while ((option = getopt_long(argc, argv, "", options, &index)) >= 0) {
         int r;
 
@@ -207,6 +213,22 @@ static int raise_descriptors(struct egress_opts *opts, struct abx_err *err)
     return 0;
 }
 
+static int start_counting(struct arguments *a, struct abx_err *err)
+{
+    static struct egress_counters own;
+    void *map = NULL;
+    int r = 0;
+
+    if (a->counters_fd >= 0) {
+        r = counters_map(a->counters_fd, 1, true, &map, err);
+        fd_close(a->counters_fd);
+    }
+    a->egress.counters = egress_counters_take(map, &own);
+    if (map && a->egress.counters == &own)
+        log_warn("the counters are of another release: egress is not in the metrics", NULL);
+    return r;
+}
+
 static void on_signal(uv_signal_t *handle, int signum)
 {
     struct process *p = handle->data;
@@ -257,6 +279,8 @@ int main(int argc, char **argv)
         r = raise_descriptors(&arguments.egress, &err);
     if (r == 0)
         r = read_proxy(&arguments, &err);
+    if (r == 0)
+        r = start_counting(&arguments, &err);
     if (r == 0) {
         arguments.confine.parent = parent;
         r = confine_identity(&arguments.confine, &err);

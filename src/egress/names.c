@@ -101,6 +101,11 @@ static void send_reply(struct names *n, const struct reply_to *to, struct slice 
         send_datagram(n, to, message);
 }
 
+static void count(const struct names *n, enum count_question result)
+{
+    count_add(&n->box->egress->opts.counters->questions[result], 1);
+}
+
 static void reply_error(struct names *n, const struct dns_question *q, const struct reply_to *to,
                         enum dns_rcode rcode)
 {
@@ -108,6 +113,12 @@ static void reply_error(struct names *n, const struct dns_question *q, const str
 
     if (dns_error_encode(q, rcode, &b) == BUF_OK)
         send_reply(n, to, buf_slice(&b));
+}
+
+static void reply_failed(struct names *n, const struct dns_question *q, const struct reply_to *to)
+{
+    count(n, COUNT_QUESTION_FAILED);
+    reply_error(n, q, to, DNS_SERVFAIL);
 }
 
 static void pin(struct names *n, const struct dns_question *q, const struct dns_answer *a)
@@ -129,6 +140,7 @@ static void reply(struct names *n, const struct dns_question *q, const struct re
     size_t max = to->stream ? DNS_MESSAGE_MAX : MIN((size_t)q->udp_size, (size_t)REPLY_UDP_MAX);
     _cleanup_(buf_done) struct buf b = BUF_INIT(DNS_MESSAGE_MAX);
 
+    count(n, COUNT_QUESTION_ANSWERED);
     pin(n, q, a);
     if (dns_reply_encode(q, a, age_s, max, &b) == BUF_OK)
         send_reply(n, to, buf_slice(&b));
@@ -157,7 +169,7 @@ static void on_answer(struct resolver_wait *w, const struct dns_answer *answer)
     if (answer)
         reply(a.names, &a.question, &a.to, answer, 0);
     else
-        reply_error(a.names, &a.question, &a.to, DNS_SERVFAIL);
+        reply_failed(a.names, &a.question, &a.to);
 }
 
 static bool ask(struct names *n, const struct dns_question *q, const struct reply_to *to,
@@ -215,11 +227,14 @@ static void take_question(struct names *n, const struct dns_question *q, const s
     uint32_t age_s;
 
     if (!policy_allows_all_names(b->policy) && !policy_has_name(b->policy, q->name)) {
+        count(n, COUNT_QUESTION_REFUSED);
+        count_add(&b->egress->opts.counters->denied[COUNT_DENIED_NAMES], 1);
         box_denied(b, "dns", q->name, "allowOut", "no rule allows the name");
         reply_error(n, q, to, DNS_REFUSED);
         return;
     }
     if (is_hidden(b, q)) {
+        count(n, COUNT_QUESTION_ANSWERED);
         reply_error(n, q, to, DNS_NOERROR);
         return;
     }
@@ -227,7 +242,7 @@ static void take_question(struct names *n, const struct dns_question *q, const s
     if (resolver_find(b->egress->resolver, q, &servers, &answer, &age_s))
         reply(n, q, to, &answer, age_s);
     else if (!ask(n, q, to, &servers))
-        reply_error(n, q, to, DNS_SERVFAIL);
+        reply_failed(n, q, to);
 }
 
 static void take_message(struct names *n, struct slice message, const struct reply_to *to)
@@ -240,6 +255,7 @@ static void take_message(struct names *n, struct slice message, const struct rep
         take_question(n, &q, to);
         break;
     case DNS_REFUSE:
+        count(n, COUNT_QUESTION_INVALID);
         reply_error(n, &q, to, rcode);
         break;
     case DNS_IGNORE:

@@ -55,7 +55,7 @@ int counters_map(int fd, size_t n, bool is_writer, void **ret, struct abx_err *e
     return 0;
 }
 
-/* Both kinds of block begin alike. */
+/* All kinds of block begin alike. */
 struct block {
     uint64_t layout, starts;
 };
@@ -66,7 +66,7 @@ static void *take(void *block, void *own)
 
     if (!b || (count_get(&b->layout) != 0 && count_get(&b->layout) != COUNTERS_LAYOUT))
         b = own;
-    __atomic_store_n(&b->layout, COUNTERS_LAYOUT, __ATOMIC_RELAXED);
+    count_set(&b->layout, COUNTERS_LAYOUT);
     count_add(&b->starts, 1);
     return b;
 }
@@ -75,11 +75,20 @@ struct gateway_counters *gateway_counters_take(void *block, struct gateway_count
 {
     struct gateway_counters *c = take(block, own);
 
-    __atomic_store_n(&c->connections, 0, __ATOMIC_RELAXED); /* those of a predecessor are gone */
+    count_set(&c->connections, 0); /* those of a predecessor are gone */
     return c;
 }
 
 struct control_counters *control_counters_take(void *block, struct control_counters *own)
 {
     return take(block, own);
+}
+
+struct egress_counters *egress_counters_take(void *block, struct egress_counters *own)
+{
+    struct egress_counters *c = take(block, own);
+
+    count_set(&c->connections, 0);
+    count_set(&c->sandboxes, 0);
+    return c;
 }

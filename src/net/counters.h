@@ -1,7 +1,7 @@
 /* counters.h - what the processes of a service count for GET /abx/v1/metrics.
  *
- * The supervisor makes two pieces of memory, one with a block for each gateway process and one with the
- * block of control, and keeps them: a role that is started again goes on counting in its block, so that no
+ * The supervisor makes three pieces of memory, one with a block for each gateway process, one with the
+ * block of control and one with that of egress, and keeps them: a role that is started again goes on counting in its block, so that no
  * total is lost or goes back. Each block has one writer; control reads all of them. Nothing in them is
  * trusted to be more than a number.
  *
@@ -91,17 +91,51 @@ struct control_counters {
     uint64_t limited;              /* requests over a key's limit */
 };
 
+enum count_denied {
+    COUNT_DENIED_CONNECTIONS,
+    COUNT_DENIED_NAMES,     /* questions for them */
+    COUNT_DENIED_DATAGRAMS, /* UDP to other ports than 53 */
+    COUNT_DENIEDS_,
+};
+
+enum count_question {
+    COUNT_QUESTION_ANSWERED, /* also that there is none, and from the cache */
+    COUNT_QUESTION_FAILED,   /* no server answered, or too many are under way */
+    COUNT_QUESTION_REFUSED,  /* by the sandbox's rules */
+    COUNT_QUESTION_INVALID,  /* no question that can be asked on */
+    COUNT_QUESTIONS_,
+};
+
+struct egress_counters {
+    uint64_t layout;
+    uint64_t starts;
+    uint64_t sandboxes; /* at present */
+    uint64_t
+        connections; /* at present, those that are being dialled too; TCP without questions for names */
+    uint64_t connections_total;
+    uint64_t denied[COUNT_DENIEDS_];
+    uint64_t questions[COUNT_QUESTIONS_];
+    uint64_t bytes_out; /* of connections, from sandboxes */
+    uint64_t bytes_in;
+};
+
 _Static_assert(sizeof(struct gateway_counters) <= COUNTERS_BLOCK, "one block");
 _Static_assert(sizeof(struct control_counters) <= COUNTERS_BLOCK, "one block");
+_Static_assert(sizeof(struct egress_counters) <= COUNTERS_BLOCK, "one block");
 
 #define COUNTERS_LAYOUT                                                                            \
-    ((UINT64_C(1) << 32) | (sizeof(struct gateway_counters) << 16) |                               \
-     sizeof(struct control_counters))
+    ((UINT64_C(2) << 48) | (sizeof(struct egress_counters) << 32) |                                \
+     (sizeof(struct gateway_counters) << 16) | sizeof(struct control_counters))
 
 /* The only writer of `*c` is this process. */
 static inline void count_add(uint64_t *c, uint64_t n)
 {
     __atomic_store_n(c, __atomic_load_n(c, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+}
+
+static inline void count_set(uint64_t *c, uint64_t n)
+{
+    __atomic_store_n(c, n, __ATOMIC_RELAXED);
 }
 
 static inline uint64_t count_get(const uint64_t *c)
@@ -120,3 +154,4 @@ int counters_map(int fd, size_t n, bool is_writer, void **ret, struct abx_err *e
  * zeroed memory of the same size). Sets the layout and counts the start. */
 struct gateway_counters *gateway_counters_take(void *block, struct gateway_counters *own);
 struct control_counters *control_counters_take(void *block, struct control_counters *own);
+struct egress_counters *egress_counters_take(void *block, struct egress_counters *own);

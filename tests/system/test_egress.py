@@ -364,3 +364,63 @@ def test_a_machine_that_cannot_steer_says_so(build_dir, base_template, tmp_path)
         run = service.run_abx("doctor", "--json")
         (check,) = [x for x in json.loads(run.stdout)["checks"] if x["name"] == "network-steering"]
         assert check["status"] == "degraded" and "no network" in check["meaning"] and "CAP_BPF" in check["fix"], check
+
+
+def counted(service):
+    """{"name" or "name label": value} of what egress counts."""
+    status, _, text = service.request("GET", "/abx/v1/metrics")
+    assert status == 200
+    rows = re.findall(r'^abx_egress_(\w+?)(?:_total)?(?:\{\w+="(\w+)"\})? (\d+)$', text.decode(), re.M)
+    return {f"{name} {label}".strip(): int(value) for name, label, value in rows}
+
+
+def test_what_egress_did_is_counted_and_outlives_it(service):
+    before = counted(service)
+    with Box(service, network={"allowOut": ["web.example", WEB], "denyOut": ["0.0.0.0/0"]}) as own:
+        holding = own.envd.stream("process.Process/Start", {"process": {"cmd": "/usr/bin/python3", "args": ["-c", HOLD_ONE, WEB]},
+                                                            "stdin": False}, timeout=120)
+        assert next(output_of(holding)) == "up"
+        assert own.dial(f"{OTHER}=7")[f"{OTHER}=7"] == RESET
+        own.python(LOOK_UP, "web.example", "web.example", "secret.example")
+        own.python(f"import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('{WEB}', 443))")
+        grown = lambda: {k: v - before[k] for k, v in counted(service).items() if v != before[k]}
+        # Datagrams are counted once a second. Each name is asked for with A and with AAAA.
+        until(lambda: grown().get("denied datagram") == 1, 20)
+        now = grown()
+        assert now.pop("dns_questions answered") >= 2 and now.pop("dns_questions refused") >= 1 and now.pop("denied name") >= 1, now
+        assert now.pop("bytes in") >= 100000 + len(f"this is {WEB}\n") and now.pop("bytes out") >= 100000, now
+        assert now == {"sandboxes": 1, "connections": 1, "begun_connections": 2, "denied connection": 1, "denied datagram": 1}
+        # Totals go on in the successor, what is at present begins anew.
+        (pid,) = service.roles()["abx-egress"]
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: (now := grown()).get("starts") == 1 and now.get("sandboxes") == 1, 20)
+        now = grown()
+        assert "connections" not in now and now["begun_connections"] == 2 and now["bytes out"] >= 100000, now
+    until(lambda: "sandboxes" not in grown(), 20)
+
+
+# Sends and gets back 100,000 bytes, and stays connected.
+HOLD_ONE = textwrap.dedent(
+    """
+    import socket, sys, time
+    s = socket.create_connection((sys.argv[1], 7), 20)
+    f = s.makefile("rb")
+    f.readline()
+    for i in range(10):
+        s.sendall(b"x" * 10000)
+        f.read(10000)
+    print("up", flush=True)
+    time.sleep(1000)
+    """
+)
+
+LOOK_UP = textwrap.dedent(
+    """
+    import socket, sys
+    for name in sys.argv[1:]:
+        try:
+            socket.getaddrinfo(name, 80)
+        except socket.gaierror:
+            pass
+    """
+)

@@ -37,7 +37,9 @@ static void gateways_are_told_apart_and_added_up(void **state)
     struct blocks *b = calloc(1, sizeof(*b));
     struct control_counters control = { 0 };
     const struct metrics_state states[] = { { "starting", 1 }, { "running", 2 } };
-    struct metrics_input in = { "1.0", "abc", b->bytes, 3, &control, states, 2, true, 4, 5, 6 };
+    struct metrics_input in = {
+        "1.0", "abc", b->bytes, 3, &control, NULL, states, 2, true, 4, 5, 6
+    };
     char *text;
 
     (void)state;
@@ -73,6 +75,34 @@ static void gateways_are_told_apart_and_added_up(void **state)
     free(b);
 }
 
+static void egress_counts_unless_it_is_of_another_release(void **state)
+{
+    struct control_counters control = { 0 };
+    struct egress_counters egress = { .layout = COUNTERS_LAYOUT, .connections = 3 };
+    struct metrics_input in = {
+        .release = "1", .instance = "i", .control = &control, .egress = &egress
+    };
+    char *text;
+
+    (void)state;
+    egress.denied[COUNT_DENIED_NAMES] = 4;
+    egress.questions[COUNT_QUESTION_ANSWERED] = 5;
+    egress.bytes_in = 6;
+    text = render(&in);
+    assert_line(text, "abx_egress_connections 3");
+    assert_line(text, "abx_egress_denied_total{kind=\"name\"} 4");
+    assert_line(text, "abx_egress_denied_total{kind=\"datagram\"} 0");
+    assert_line(text, "abx_egress_dns_questions_total{result=\"answered\"} 5");
+    assert_line(text, "abx_egress_bytes_total{direction=\"in\"} 6");
+    assert_line(text, "abx_egress_bytes_total{direction=\"out\"} 0");
+    free(text);
+    egress.layout++;
+    text = render(&in);
+    assert_line(text, "abx_egress_connections 0");
+    assert_line(text, "abx_egress_bytes_total{direction=\"in\"} 0");
+    free(text);
+}
+
 static void what_an_absent_engine_would_say_is_left_out(void **state)
 {
     struct control_counters control = { 0 };
@@ -104,6 +134,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gateways_are_told_apart_and_added_up),
+        cmocka_unit_test(egress_counts_unless_it_is_of_another_release),
         cmocka_unit_test(what_an_absent_engine_would_say_is_left_out),
         cmocka_unit_test(too_little_room_is_an_error),
     };
