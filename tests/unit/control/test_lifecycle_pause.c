@@ -113,6 +113,7 @@ static void its_time_may_be_over_while_its_guest_is_asked(void **state)
 
     (void)state;
     reach(SANDBOX_CHECKING, &a, id);
+    (void)uv_timer_stop(&find(id)->timer); /* as the loop does */
     lifecycle_on_timer(&find(id)->timer);
     assert_int_equal(state_of(id), SANDBOX_CHECKING);
     (void)err_set(&failure, ABX_UNAVAILABLE, "no gateway");
@@ -120,6 +121,31 @@ static void its_time_may_be_over_while_its_guest_is_asked(void **state)
     assert_int_equal(reached.http, 503);
     assert_true(run_until(is_killed, NULL)); /* the end that it was made with: a kill */
     assert_int_equal(state_of(id), SANDBOX_KILLING);
+}
+
+/* The comparison with the driver comes while it is copied or its guest is asked. */
+static void a_comparison_takes_no_time_away(void **state)
+{
+    static const enum sandbox_state states[] = { SANDBOX_COPYING, SANDBOX_CHECKING };
+    struct abx_err failure;
+
+    (void)state;
+    (void)err_set(&failure, ABX_UNAVAILABLE, "no gateway");
+    for (size_t i = 0; i < ARRAY_SIZE(states); i++) {
+        struct answer a = { 0 };
+        char id[SANDBOX_ID_SIZE];
+        const char *ids[] = { id };
+
+        reach(states[i], &a, id);
+        lifecycle_driver_up(w.lifecycle);
+        end_list(ids, 1, false);
+        assert_int_equal(state_of(id), states[i]);
+        assert_true(states[i] == SANDBOX_COPYING ? end_change(NULL) : end_check(&failure));
+        assert_int_equal(state_of(id), SANDBOX_RUNNING);
+        assert_in_range(uv_timer_get_due_in(&find(id)->timer), 40000, 60000);
+        assert_int_equal(teardown(NULL), 0);
+        assert_int_equal(setup(NULL), 0);
+    }
 }
 
 static void without_memory_the_files_are_synced_and_the_processes_end_last(void **state)
@@ -554,6 +580,7 @@ int main(void)
         TEST(gateways_that_say_nothing_have_a_deadline),
         TEST(a_guest_that_is_not_healthy_is_not_paused_where_that_matters),
         TEST(its_time_may_be_over_while_its_guest_is_asked),
+        TEST(a_comparison_takes_no_time_away),
         TEST(without_memory_the_files_are_synced_and_the_processes_end_last),
         TEST(a_stop_that_fails_is_tried_again),
         TEST(a_freeze_that_fails_leaves_it_running),
