@@ -12,7 +12,7 @@
 #include "control/usage.h"
 
 #define PRUNE_EVERY_MS 5000u
-#define PRUNE_STEP 1000u /* rows of each kind */
+#define PRUNE_STEP 2500u /* rows of each kind: more than may come meanwhile */
 #define COMPARE_EVERY_MS 30000u
 #define DOWN_TOLD_MS 5000u                     /* requests wait so long for the driver */
 #define KEYS_KEPT_MS INT64_C(86400000)         /* idempotency: 24 h */
@@ -137,14 +137,16 @@ static void on_prune(uv_timer_t *t)
 {
     struct control *c = container_of(t, struct control, prune_timer);
     int64_t now = time_wall_ms();
-    const struct store_pruning what = { .keys_before_ms = now - KEYS_KEPT_MS,
-                                        .events_before_ms = now - EVENTS_KEPT_MS,
-                                        .events_kept = EVENTS_KEPT_MAX,
-                                        .step = PRUNE_STEP };
+    const struct store_pruning what = {
+        .of = { [STORE_PRUNED_KEYS] = { .before_ms = now - KEYS_KEPT_MS },
+                [STORE_PRUNED_EVENTS] = { now - EVENTS_KEPT_MS, EVENTS_KEPT_MAX },
+                [STORE_PRUNED_LOGS] = { .before_ms = now - LOGS_KEPT_MS },
+                [STORE_PRUNED_METRICS] = { .before_ms = now - c->opts.metrics_keep_s * 1000 } },
+        .step = PRUNE_STEP,
+    };
     struct abx_err err = { 0 };
 
-    if (store_prune(c->store, &what, NULL, NULL, &err) < 0 ||
-        store_logs_prune(c->store, now - LOGS_KEPT_MS, PRUNE_STEP, &err) < 0)
+    if (store_prune(c->store, &what, NULL, NULL, &err) < 0)
         log_debug("old rows stay for now", "why", err.msg, NULL);
 }
 
@@ -229,8 +231,7 @@ static int load_all(struct control *c, const char *engine_sock, struct abx_err *
         return r;
     lifecycle_set_driver(c->lifecycle, c->driver);
     templates_set_driver(c->templates, c->driver);
-    return usage_new(c->loop, c->lifecycle, c->driver, c->store, c->opts.metrics_keep_s, &c->usage,
-                     err);
+    return usage_new(c->loop, c->lifecycle, c->driver, c->store, &c->usage, err);
 }
 
 int control_open(struct control *c, const char *dir, const char *engine_sock, struct abx_err *err)

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/str.h"
 
-#define PRUNE_PER_PASS 500u
 #define SANDBOXES_PER_WRITE 32u /* so many for each sample that a row has */
 #define ROW_MAX (USAGE_KEPT_MAX * 128u)
 
@@ -17,7 +16,6 @@ struct usage {
     struct lifecycle *lifecycle;
     struct driver *driver;
     struct store *store;
-    int64_t keep_ms;
     int64_t bucket_s; /* of the pass that is under way */
     uint64_t passes;
     bool is_asking;
@@ -166,10 +164,7 @@ static void on_time(uv_timer_t *t)
     int64_t now = time_wall_ms();
     /* The timer may be a millisecond early. */
     int64_t bucket_s = (now + USAGE_EVERY_MS / 2) / USAGE_EVERY_MS * (USAGE_EVERY_MS / 1000);
-    struct abx_err err;
 
-    if (store_metrics_prune(u->store, now - u->keep_ms, PRUNE_PER_PASS, &err) < 0)
-        log_debug("old samples stay for now", "why", err.msg, NULL);
     if (!u->is_asking && bucket_s > u->bucket_s) {
         u->bucket_s = bucket_s;
         u->passes++;
@@ -181,7 +176,7 @@ static void on_time(uv_timer_t *t)
 }
 
 int usage_new(uv_loop_t *loop, struct lifecycle *lifecycle, struct driver *driver,
-              struct store *store, int64_t keep_s, struct usage **ret, struct abx_err *err)
+              struct store *store, struct usage **ret, struct abx_err *err)
 {
     struct usage *u = calloc(1, sizeof *u);
 
@@ -191,7 +186,6 @@ int usage_new(uv_loop_t *loop, struct lifecycle *lifecycle, struct driver *drive
     u->lifecycle = lifecycle;
     u->driver = driver;
     u->store = store;
-    u->keep_ms = keep_s * 1000;
     u->machine_cpus = MAX(uv_available_parallelism(), 1u);
     u->machine_memory_mb = (uint32_t)(uv_get_total_memory() >> 20);
     (void)uv_timer_init(loop, &u->timer);

@@ -2,8 +2,7 @@
  *
  * One pass at each multiple of 5 s asks the driver page by page, so a sandbox has its first bucket within 5 s. Samples
  * are written to the store at once while there are few sandboxes, and up to a minute's together when there are many
- * (one row per sandbox and minute instead of twelve); a crash of this process loses those. They are dropped
- * `keep_s` after they were taken, a bounded number each pass.
+ * (one row per sandbox and minute instead of twelve); a crash of this process loses those.
  */
 #pragma once
 
@@ -13,9 +12,9 @@
 
 struct usage;
 
-/* All is borrowed for good. `keep_s` > 0. */
+/* All is borrowed for good. */
 int usage_new(uv_loop_t *loop, struct lifecycle *lifecycle, struct driver *driver,
-              struct store *store, int64_t keep_s, struct usage **ret, struct abx_err *err);
+              struct store *store, struct usage **ret, struct abx_err *err);
 /* Writes what is not written yet and frees itself from the loop. NULL is fine. */
 void usage_close(struct usage *u);
 /* Queues what is not written yet of `sb`: before it ends, pauses, or is read. */

@@ -33,10 +33,7 @@ int store_key_add(struct store *s, const struct store_key *key, store_done_fn do
         !op_keep(op, &op->key.hash) || !op_keep(op, &op->key.mask) || !op_keep(op, &op->key.scopes))
         return err_oom(err);
     op->run = run_key_add;
-    op->is_durable = true;
-    op->done = done;
-    op->user = user;
-    return queue_push(s, TAKE_PTR(op), true, err);
+    return queue_push_durable(s, TAKE_PTR(op), done, user, err);
 }
 
 static int run_key_revoke(struct op *op, struct db *d, struct abx_err *err)
@@ -57,34 +54,25 @@ static int run_key_used(struct op *op, struct db *d, struct abx_err *err)
                      err);
 }
 
-static int push_key_change(struct store *s, const char *id, int64_t when_ms, bool is_durable,
-                           int (*run)(struct op *, struct db *, struct abx_err *),
-                           store_done_fn done, void *user, struct abx_err *err)
-{
-    _cleanup_(op_freep) struct op *op = op_new();
-
-    if (!op)
-        return err_oom(err);
-    op->text = id;
-    if (!op_keep(op, &op->text))
-        return err_oom(err);
-    op->when_ms = when_ms;
-    op->is_durable = is_durable;
-    op->run = run;
-    op->done = done;
-    op->user = user;
-    return queue_push(s, TAKE_PTR(op), true, err);
-}
-
 int store_key_revoke(struct store *s, const char *id, int64_t when_ms, store_done_fn done,
                      void *user, struct abx_err *err)
 {
-    return push_key_change(s, id, when_ms, true, run_key_revoke, done, user, err);
+    struct op *op = op_about(id, run_key_revoke);
+
+    if (!op)
+        return err_oom(err);
+    op->when_ms = when_ms;
+    return queue_push_durable(s, op, done, user, err);
 }
 
 int store_key_used(struct store *s, const char *id, int64_t when_ms, struct abx_err *err)
 {
-    return push_key_change(s, id, when_ms, false, run_key_used, NULL, NULL, err);
+    struct op *op = op_about(id, run_key_used);
+
+    if (!op)
+        return err_oom(err);
+    op->when_ms = when_ms;
+    return queue_push(s, op, true, err);
 }
 
 int store_key_load(struct store *s, void (*each)(void *user, const struct store_key *key),
@@ -170,10 +158,7 @@ int store_template_put(struct store *s, const struct store_template *t, store_do
         !op_keep(op, &op->tpl.digest))
         return err_oom(err);
     op->run = run_template;
-    op->is_durable = true;
-    op->done = done;
-    op->user = user;
-    return queue_push(s, TAKE_PTR(op), true, err);
+    return queue_push_durable(s, TAKE_PTR(op), done, user, err);
 }
 
 int store_template_load(struct store *s, void (*each)(void *user, const struct store_template *t),

@@ -138,25 +138,3 @@ int store_logs_read(struct store *s, const struct store_log_filter *filter, stor
     op->user = user;
     return queue_push(s, TAKE_PTR(op), true, err);
 }
-
-static int run_prune(struct op *op, struct db *d, struct abx_err *err)
-{
-    return db_finish(d,
-                     db_bind(d, SQL_LOGS_PRUNE,
-                             "DELETE FROM logs WHERE seq IN (SELECT seq FROM logs"
-                             " WHERE time_ms < $1 ORDER BY time_ms LIMIT $2)",
-                             err, "ii", op->when_ms, op->when2_ms),
-                     err);
-}
-
-int store_logs_prune(struct store *s, int64_t before_ms, uint32_t max, struct abx_err *err)
-{
-    struct op *op = op_new();
-
-    if (!op)
-        return err_oom(err);
-    op->when_ms = before_ms;
-    op->when2_ms = max;
-    op->run = run_prune;
-    return queue_push(s, op, true, err);
-}

@@ -111,26 +111,3 @@ int store_metrics_read(struct store *s, const struct store_metrics_filter *filte
     op->user = user;
     return queue_push(s, TAKE_PTR(op), true, err);
 }
-
-static int run_prune(struct op *op, struct db *d, struct abx_err *err)
-{
-    return db_finish(d,
-                     db_bind(d, SQL_METRICS_PRUNE,
-                             "DELETE FROM metrics WHERE (sandbox_id, first_ms) IN (SELECT"
-                             " sandbox_id, first_ms FROM metrics WHERE last_ms < $1"
-                             " ORDER BY last_ms LIMIT $2)",
-                             err, "ii", op->when_ms, op->when2_ms),
-                     err);
-}
-
-int store_metrics_prune(struct store *s, int64_t before_ms, uint32_t max, struct abx_err *err)
-{
-    struct op *op = op_new();
-
-    if (!op)
-        return err_oom(err);
-    op->when_ms = before_ms;
-    op->when2_ms = max;
-    op->run = run_prune;
-    return queue_push(s, op, true, err);
-}

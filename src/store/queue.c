@@ -69,6 +69,17 @@ bool op_keep(struct op *op, const char **text)
     return true;
 }
 
+struct op *op_about(const char *id, int (*run)(struct op *op, struct db *d, struct abx_err *err))
+{
+    _cleanup_(op_freep) struct op *op = op_new();
+
+    if (!op)
+        return NULL;
+    op->text = id;
+    op->run = run;
+    return op_keep(op, &op->text) ? TAKE_PTR(op) : NULL;
+}
+
 struct db *queue_db(struct store *s)
 {
     return &s->normal;
@@ -93,6 +104,15 @@ int queue_push(struct store *s, struct op *op, bool is_bounded, struct abx_err *
         return err_reason(err, ABX_REASON_BUSY, "too many writes are waiting");
     }
     return 0;
+}
+
+int queue_push_durable(struct store *s, struct op *op, store_done_fn done, void *user,
+                       struct abx_err *err)
+{
+    op->is_durable = true;
+    op->done = done;
+    op->user = user;
+    return queue_push(s, op, true, err);
 }
 
 /* --- writer ------------------------------------------------------------------------------------ */

@@ -28,7 +28,6 @@ struct op {
     struct store_snapshot snapshot;
     const char *text;
     int64_t when_ms;
-    int64_t when2_ms;
     struct store_pruning pruning;
     bool has_answer;
     struct store_created result;
@@ -55,10 +54,15 @@ struct op {
 struct op *op_new(void);
 void op_free(struct op *op);
 DEFINE_CLEANUP(struct op *, op_free)
+/* One about the row `id`, which is copied into op->text; NULL when out of memory. */
+struct op *op_about(const char *id, int (*run)(struct op *op, struct db *d, struct abx_err *err));
 /* Copies a string into the op; NULL becomes "". False when out of memory. */
 bool op_keep(struct op *op, const char **text);
 
 /* Queues `op` (owned from here on, freed on failure too). `is_bounded` = refuse when full. */
 int queue_push(struct store *s, struct op *op, bool is_bounded, struct abx_err *err);
+/* The same of a write that is synced before it completes, and bounded. */
+int queue_push_durable(struct store *s, struct op *op, store_done_fn done, void *user,
+                       struct abx_err *err);
 /* The connection for blocking calls at start. */
 struct db *queue_db(struct store *s);

@@ -24,13 +24,10 @@ enum {
     SQL_LOG_TRIM,
     SQL_LOGS_READ, /* two: ascending, descending */
     SQL_LOGS_READ_LAST_ = SQL_LOGS_READ + 1,
-    SQL_LOGS_PRUNE,
     SQL_METRICS_INSERT,
     SQL_METRICS_READ,
-    SQL_METRICS_PRUNE,
-    SQL_PRUNE_KEYS,
-    SQL_PRUNE_EVENTS,
-    SQL_PRUNE_EVENTS_OVER,
+    SQL_PRUNE, /* two of each kind: what is old, what is too much */
+    SQL_PRUNE_LAST_ = SQL_PRUNE + 2 * STORE_PRUNED_KINDS - 1,
     SQL_KEY_INSERT,
     SQL_KEY_REVOKE,
     SQL_KEY_USED,

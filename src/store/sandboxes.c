@@ -343,50 +343,6 @@ int store_sandbox_configure(struct store *s, const struct store_sandbox *sb, sto
     return push_change(s, sb, NULL, NULL, run_configure, done, user, true, err);
 }
 
-static int run_prune(struct op *op, struct db *d, struct abx_err *err)
-{
-    const struct store_pruning *p = &op->pruning;
-    int r = db_finish(d,
-                      db_bind(d, SQL_PRUNE_KEYS,
-                              "DELETE FROM idempotency WHERE (team_id, key) IN (SELECT team_id, key"
-                              " FROM idempotency WHERE created_ms < $1 ORDER BY created_ms"
-                              " LIMIT $2)",
-                              err, "ii", p->keys_before_ms, (int64_t)p->step),
-                      err);
-
-    if (r == 0)
-        r = db_finish(d,
-                      db_bind(d, SQL_PRUNE_EVENTS,
-                              "DELETE FROM events WHERE id IN (SELECT id FROM events"
-                              " WHERE time_ms < $1 ORDER BY time_ms LIMIT $2)",
-                              err, "ii", p->events_before_ms, (int64_t)p->step),
-                      err);
-    if (r < 0)
-        return r;
-    return db_finish(
-        d,
-        db_bind(d, SQL_PRUNE_EVENTS_OVER,
-                "DELETE FROM events WHERE id IN (SELECT id FROM events WHERE time_ms <="
-                " (SELECT time_ms FROM events ORDER BY time_ms DESC LIMIT 1 OFFSET $1)"
-                " ORDER BY time_ms LIMIT $2)",
-                err, "ii", (int64_t)p->events_kept, (int64_t)p->step),
-        err);
-}
-
-int store_prune(struct store *s, const struct store_pruning *what, store_done_fn done, void *user,
-                struct abx_err *err)
-{
-    struct op *op = op_new();
-
-    if (!op)
-        return err_oom(err);
-    op->pruning = *what;
-    op->run = run_prune;
-    op->done = done;
-    op->user = user;
-    return queue_push(s, op, true, err);
-}
-
 /* --- at start ---------------------------------------------------------------------------------- */
 
 int store_sandbox_load(struct store *s, void (*each)(void *user, const struct store_sandbox *sb),

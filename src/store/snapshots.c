@@ -30,10 +30,7 @@ int store_snapshot_add(struct store *s, const struct store_snapshot *snapshot, s
         !op_keep(op, &t->alias))
         return err_oom(err);
     op->run = run_add;
-    op->done = done;
-    op->user = user;
-    op->is_durable = true;
-    return queue_push(s, TAKE_PTR(op), true, err);
+    return queue_push_durable(s, TAKE_PTR(op), done, user, err);
 }
 
 static int run_remove(struct op *op, struct db *d, struct abx_err *err)
@@ -47,18 +44,9 @@ static int run_remove(struct op *op, struct db *d, struct abx_err *err)
 int store_snapshot_remove(struct store *s, const char *id, store_done_fn done, void *user,
                           struct abx_err *err)
 {
-    _cleanup_(op_freep) struct op *op = op_new();
+    struct op *op = op_about(id, run_remove);
 
-    if (!op)
-        return err_oom(err);
-    op->text = id;
-    if (!op_keep(op, &op->text))
-        return err_oom(err);
-    op->run = run_remove;
-    op->done = done;
-    op->user = user;
-    op->is_durable = true;
-    return queue_push(s, TAKE_PTR(op), true, err);
+    return op ? queue_push_durable(s, op, done, user, err) : err_oom(err);
 }
 
 int store_snapshot_load(struct store *s, void (*each)(void *user, const struct store_snapshot *t),

@@ -144,10 +144,23 @@ int store_events(struct store *s, const struct store_event_filter *filter, store
                  void *user, struct abx_err *err);
 /* Events of one sandbox that are kept, about, besides `created` and `killed`; the oldest go. */
 #define STORE_EVENTS_OF_ONE 1000u
+
+/* --- what is dropped ---------------------------------------------------------------------------- */
+
+enum store_pruned {
+    STORE_PRUNED_KEYS, /* idempotency keys */
+    STORE_PRUNED_EVENTS,
+    STORE_PRUNED_LOGS,
+    STORE_PRUNED_METRICS, /* by their last sample */
+    STORE_PRUNED_KINDS,
+};
+struct store_bound {
+    int64_t before_ms; /* older ones go */
+    uint32_t kept;     /* most rows of all sandboxes; the oldest go. 0 = any number */
+};
 struct store_pruning {
-    int64_t keys_before_ms, events_before_ms; /* older ones go: idempotency keys, events */
-    uint32_t events_kept;                     /* of all sandboxes; the oldest go */
-    uint32_t step;                            /* the most rows to drop, of each of the three */
+    struct store_bound of[STORE_PRUNED_KINDS];
+    uint32_t step; /* the most rows to drop, of each kind and for each of the two reasons */
 };
 /* One step of dropping what is old, or too much: it does not hold up other writes for long. */
 int store_prune(struct store *s, const struct store_pruning *what, store_done_fn done, void *user,
@@ -184,8 +197,6 @@ int store_log_add(struct store *s, const struct store_log *log, struct abx_err *
 /* In the order of time, and of writing within a millisecond; sees every write that was queued before. */
 int store_logs_read(struct store *s, const struct store_log_filter *filter, store_logs_fn done,
                     void *user, struct abx_err *err);
-/* Drops up to `max` lines that are older, the oldest first. */
-int store_logs_prune(struct store *s, int64_t before_ms, uint32_t max, struct abx_err *err);
 
 /* --- metrics ----------------------------------------------------------------------------------- */
 
@@ -212,8 +223,6 @@ int store_metrics_add(struct store *s, const struct store_metrics *row, struct a
 /* Oldest first; sees every write that was queued before. */
 int store_metrics_read(struct store *s, const struct store_metrics_filter *filter,
                        store_metrics_fn done, void *user, struct abx_err *err);
-/* Drops up to `max` of the rows whose last sample is older, the oldest first. */
-int store_metrics_prune(struct store *s, int64_t before_ms, uint32_t max, struct abx_err *err);
 
 /* --- snapshots ---------------------------------------------------------------------------------- */
 

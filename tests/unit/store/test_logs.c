@@ -83,9 +83,17 @@ static void logs_are_read_both_ways_and_filtered(void **state)
     assert_int_equal(read_logs((struct store_log_filter){ .team = "other" }).n, 0);
 }
 
+static void prune(enum store_pruned kind, int64_t before_ms, uint32_t kept, uint32_t step)
+{
+    struct store_pruning what = { .step = step };
+    struct abx_err err = { 0 };
+
+    what.of[kind] = (struct store_bound){ before_ms, kept };
+    assert_int_equal(store_prune(store, &what, NULL, NULL, &err), 0);
+}
+
 static void logs_are_bounded_and_pruned(void **state)
 {
-    struct abx_err err = { 0 };
     struct read_logs r;
 
     (void)state;
@@ -94,10 +102,10 @@ static void logs_are_bounded_and_pruned(void **state)
     assert_string_not_equal(r.first, "Line 1");
     r = read_logs((struct store_log_filter){ .to_ms = 470 });
     assert_int_equal(r.n, 0);
-    assert_int_equal(store_logs_prune(store, 600, 50, &err), 0);
+    prune(STORE_PRUNED_LOGS, 600, 0, 50);
     r = read_logs((struct store_log_filter){ .limit = 1 });
     assert_string_not_equal(r.first, "Line 600");
-    assert_int_equal(store_logs_prune(store, 600, 1000, &err), 0);
+    prune(STORE_PRUNED_LOGS, 600, 0, 1000);
     r = read_logs((struct store_log_filter){ .limit = 1 });
     assert_string_equal(r.first, "Line 600");
 }
@@ -180,10 +188,7 @@ static void add_events(const char *id, const char *type, int from, int n)
 
 static void prune_events(int64_t before_ms, uint32_t kept, uint32_t step)
 {
-    const struct store_pruning what = { 0, before_ms, kept, step };
-    struct abx_err err = { 0 };
-
-    assert_int_equal(store_prune(store, &what, NULL, NULL, &err), 0);
+    prune(STORE_PRUNED_EVENTS, before_ms, kept, step);
 }
 
 static void events_that_a_client_makes_are_bounded(void **state)
@@ -292,11 +297,11 @@ static void metrics_are_read_in_order_and_pruned_oldest_first(void **state)
     assert_int_equal(read_metrics("t1", "i2", 0, INT64_MAX).n, 0);
     assert_int_equal(read_metrics("t2", "i2", 0, INT64_MAX).n, 1);
 
-    assert_int_equal(store_metrics_prune(store, 2000, 100, &err), 0);
+    prune(STORE_PRUNED_METRICS, 2000, 0, 100);
     m = read_metrics("t1", "i1", 0, INT64_MAX);
     assert_int_equal(m.n, 201); /* 99 of them and the one of the other */
     assert_int_equal(m.first, 990);
-    assert_int_equal(store_metrics_prune(store, 2000, 1000, &err), 0);
+    prune(STORE_PRUNED_METRICS, 2000, 0, 1000);
     m = read_metrics("t1", "i1", 0, INT64_MAX);
     assert_int_equal(m.first, 2000);
     reopen();

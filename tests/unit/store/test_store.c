@@ -286,7 +286,7 @@ static void closing_finishes_what_is_queued(void **state)
 
 static void old_keys_are_pruned(void **state)
 {
-    struct store_pruning what = { .keys_before_ms = 1000, .step = 10 };
+    struct store_pruning what = { .of[STORE_PRUNED_KEYS].before_ms = 1000, .step = 10 };
     struct abx_err err = { 0 };
     struct result r = { 0 };
 
@@ -296,7 +296,7 @@ static void old_keys_are_pruned(void **state)
     wait_for(&r);
     assert_int_equal(create("i2", "key-1", "h1").claim, STORE_SAME);
     r = (struct result){ 0 };
-    what.keys_before_ms = 1001;
+    what.of[STORE_PRUNED_KEYS].before_ms = 1001;
     assert_int_equal(store_prune(store, &what, on_done, &r, &err), 0);
     wait_for(&r);
     assert_int_equal(create("i2", "key-1", "h1").claim, STORE_NEW);
