@@ -53,6 +53,9 @@ static const char help[] =
     "                           at a time (half of all; 5000)\n"
     "  --metrics-keep DURATION  how long the metrics of sandboxes can be asked for, up to 24h "
     "(6h)\n"
+    "  --max-log-lines N        most lines in the logs of all sandboxes together, the oldest go\n"
+    "                           (1000000)\n"
+    "  --max-idempotency-keys N most keys of creates that are remembered, the oldest go (100000)\n"
     "  --egress-allow CIDR      reserved addresses (private, link-local, the host's own ...) that\n"
     "                           sandboxes may reach all the same; repeatable (none)\n"
     "  --egress-dns ADDRESS[:PORT]  server that sandboxes' questions for names go to; repeatable\n"
@@ -91,6 +94,8 @@ enum {
     OPT_MAX_SANDBOX,
     OPT_MAX_KEY,
     OPT_METRICS_KEEP,
+    OPT_MAX_LOG_LINES,
+    OPT_MAX_IDEMPOTENCY_KEYS,
     OPT_EGRESS_ALLOW,
     OPT_EGRESS_DNS,
     OPT_EGRESS_PROXY,
@@ -125,6 +130,8 @@ const struct option serve_options[] = {
     { "max-sandbox-connections", required_argument, NULL, OPT_MAX_SANDBOX },
     { "max-key-connections", required_argument, NULL, OPT_MAX_KEY },
     { "metrics-keep", required_argument, NULL, OPT_METRICS_KEEP },
+    { "max-log-lines", required_argument, NULL, OPT_MAX_LOG_LINES },
+    { "max-idempotency-keys", required_argument, NULL, OPT_MAX_IDEMPOTENCY_KEYS },
     { "egress-allow", required_argument, NULL, OPT_EGRESS_ALLOW },
     { "egress-dns", required_argument, NULL, OPT_EGRESS_DNS },
     { "egress-proxy", required_argument, NULL, OPT_EGRESS_PROXY },
@@ -306,6 +313,11 @@ static int parse_option(struct serve *s, int option, const char *arg, struct abx
                    ? err_set(err, ABX_INVALID_ARGUMENT, "--metrics-keep: '%s' is not 1m to 24h",
                              arg)
                    : r;
+    case OPT_MAX_LOG_LINES:
+        return cli_parse_number("--max-log-lines", arg, 1000, 100000000, &o->max_log_lines, err);
+    case OPT_MAX_IDEMPOTENCY_KEYS:
+        return cli_parse_number("--max-idempotency-keys", arg, 100, 10000000,
+                                &o->max_idempotency_keys, err);
     case OPT_EGRESS_ALLOW:
         if (o->n_egress_allow == SUPERVISOR_EGRESS_ALLOW_MAX)
             return err_set(err, ABX_INVALID_ARGUMENT, "more than %d --egress-allow options",

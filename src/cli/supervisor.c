@@ -227,6 +227,10 @@ static int control_args(struct supervisor *s, struct abx_err *err)
         role_arg(c, "--max-key-connections", "%llu", (unsigned long long)o->max_key_connections);
     if (o->metrics_keep_s)
         role_arg(c, "--metrics-keep", "%llu", (unsigned long long)o->metrics_keep_s);
+    if (o->max_log_lines)
+        role_arg(c, "--max-log-lines", "%llu", (unsigned long long)o->max_log_lines);
+    if (o->max_idempotency_keys)
+        role_arg(c, "--max-idempotency-keys", "%llu", (unsigned long long)o->max_idempotency_keys);
     supervisor_counters_control(&s->counters, o->n_gateways, c);
     return role_finish(c, err);
 }

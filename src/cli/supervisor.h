@@ -39,6 +39,7 @@ struct supervisor_opts {
     uint64_t
         max_key_connections; /* of one API key, for each gateway and for control; 0 = their default */
     uint64_t metrics_keep_s;                               /* 0 = control's default */
+    uint64_t max_log_lines, max_idempotency_keys;          /* the same */
     const char *egress_allow[SUPERVISOR_EGRESS_ALLOW_MAX]; /* reserved CIDRs that sandboxes reach */
     size_t n_egress_allow;
     const char *egress_dns[SUPERVISOR_EGRESS_DNS_MAX]; /* instead of the host's */

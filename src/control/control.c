@@ -138,9 +138,9 @@ static void on_prune(uv_timer_t *t)
     struct control *c = container_of(t, struct control, prune_timer);
     int64_t now = time_wall_ms();
     const struct store_pruning what = {
-        .of = { [STORE_PRUNED_KEYS] = { .before_ms = now - KEYS_KEPT_MS },
+        .of = { [STORE_PRUNED_KEYS] = { now - KEYS_KEPT_MS, c->opts.max_idempotency_keys },
                 [STORE_PRUNED_EVENTS] = { now - EVENTS_KEPT_MS, EVENTS_KEPT_MAX },
-                [STORE_PRUNED_LOGS] = { .before_ms = now - LOGS_KEPT_MS },
+                [STORE_PRUNED_LOGS] = { now - LOGS_KEPT_MS, c->opts.max_log_lines },
                 [STORE_PRUNED_METRICS] = { .before_ms = now - c->opts.metrics_keep_s * 1000 } },
         .step = PRUNE_STEP,
     };

@@ -28,6 +28,9 @@ struct control_opts {
     size_t max_snapshots;    /* as that */
     size_t max_key_requests; /* of one API key at a time */
     int64_t metrics_keep_s;  /* samples of what sandboxes used */
+    /* Of all sandboxes, about; the oldest go. */
+    uint32_t max_log_lines;
+    uint32_t max_idempotency_keys;
     /* Of the gateways: n_gateways blocks, see counters.h; NULL = none. */
     const uint8_t *gateway_counters;
     size_t n_gateways;

@@ -37,7 +37,7 @@ struct options {
     uint64_t max_timeout_s, cpu, memory, disk, max_cpu, max_memory, max_disk, max_sandboxes,
         max_snapshots;
     uint64_t max_key, metrics_keep_s, counters_fd, gateway_counters_fd, n_gateways;
-    uint64_t egress_counters_fd;
+    uint64_t egress_counters_fd, max_log_lines, max_idempotency_keys;
     bool has_counters, has_gateway_counters, has_egress_counters;
 };
 
@@ -80,6 +80,8 @@ enum {
     OPT_MAX_SNAPSHOTS,
     OPT_MAX_KEY,
     OPT_METRICS_KEEP,
+    OPT_MAX_LOG_LINES,
+    OPT_MAX_IDEMPOTENCY_KEYS,
     OPT_COUNTERS,
     OPT_GATEWAY_COUNTERS,
     OPT_EGRESS_COUNTERS,
@@ -115,6 +117,8 @@ static const struct option longopts[] = {
     { "max-snapshots", required_argument, NULL, OPT_MAX_SNAPSHOTS },
     { "max-key-connections", required_argument, NULL, OPT_MAX_KEY },
     { "metrics-keep", required_argument, NULL, OPT_METRICS_KEEP },
+    { "max-log-lines", required_argument, NULL, OPT_MAX_LOG_LINES },
+    { "max-idempotency-keys", required_argument, NULL, OPT_MAX_IDEMPOTENCY_KEYS },
     { "counters-fd", required_argument, NULL, OPT_COUNTERS },
     { "gateway-counters-fd", required_argument, NULL, OPT_GATEWAY_COUNTERS },
     { "egress-counters-fd", required_argument, NULL, OPT_EGRESS_COUNTERS },
@@ -144,6 +148,8 @@ static const char help[] =
     "  --max-snapshots N        kept per team, 0 = no limit (100)\n"
     "  --max-key-connections N  requests of one API key at a time (5000)\n"
     "  --metrics-keep SECONDS   how long what sandboxes used can be asked for (21600)\n"
+    "  --max-log-lines N        of all sandboxes, about, 0 = no limit (1000000)\n"
+    "  --max-idempotency-keys N of all creates, about, 0 = no limit (100000)\n"
     "  --counters-fd N          memory to count in\n"
     "  --gateway-counters-fd N --gateways N   the gateways' memory, and how many they are\n"
     "  --egress-counters-fd N   that of egress\n"
@@ -224,6 +230,10 @@ static int parse_option(struct options *o, int c, struct abx_err *err)
         return parse_number(optarg, INT32_MAX, &o->max_key, err);
     case OPT_METRICS_KEEP:
         return parse_number(optarg, 86400, &o->metrics_keep_s, err);
+    case OPT_MAX_LOG_LINES:
+        return parse_number(optarg, INT32_MAX, &o->max_log_lines, err);
+    case OPT_MAX_IDEMPOTENCY_KEYS:
+        return parse_number(optarg, INT32_MAX, &o->max_idempotency_keys, err);
     case OPT_COUNTERS:
         o->has_counters = true;
         return parse_number(optarg, INT32_MAX, &o->counters_fd, err);
@@ -455,6 +465,8 @@ static void take_options(struct control *c, const struct options *o)
         .max_snapshots = (size_t)o->max_snapshots,
         .max_key_requests = (size_t)o->max_key,
         .metrics_keep_s = (int64_t)o->metrics_keep_s,
+        .max_log_lines = (uint32_t)o->max_log_lines,
+        .max_idempotency_keys = (uint32_t)o->max_idempotency_keys,
     };
 }
 
@@ -522,6 +534,8 @@ int main(int argc, char **argv)
         .max_disk = 51200,
         .max_key = 5000,
         .metrics_keep_s = 21600,
+        .max_log_lines = 1000000,
+        .max_idempotency_keys = 100000,
     };
     struct abx_err err = { 0 };
     int r;

@@ -240,6 +240,25 @@ def test_sizes(build_dir, tmp_path):
         c.close()
 
 
+def test_logs_and_keys_of_all_are_limited(build_dir, tmp_path):
+    c = Control(build_dir, tmp_path, "--max-log-lines=20", "--max-idempotency-keys=3")
+
+    def lines():
+        """Of all sandboxes, oldest first: one line each."""
+        return [x for i in ids for x in c.ask("GET", f"/v2/sandboxes/{i}/logs").json["logs"]]
+
+    try:
+        ids = [c.create(201, {"Idempotency-Key": f"key-{i}"})["sandboxID"] for i in range(30)]
+        until(lambda: len(lines()) <= 20, 30)
+        assert len(lines()) > 10  # those of one moment go together
+        assert c.ask("GET", f"/v2/sandboxes/{ids[0]}/logs").json["logs"] == []
+        assert len(c.ask("GET", f"/v2/sandboxes/{ids[29]}/logs").json["logs"]) == 1
+        assert c.create(201, {"Idempotency-Key": "key-29"})["sandboxID"] == ids[29]
+        assert c.create(201, {"Idempotency-Key": "key-20"})["sandboxID"] not in ids
+    finally:
+        c.close()
+
+
 def test_snapshots_are_limited(build_dir, tmp_path):
     c = Control(build_dir, tmp_path, "--max-snapshots=2")
     go = threading.Event()

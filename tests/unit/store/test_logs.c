@@ -110,6 +110,22 @@ static void logs_are_bounded_and_pruned(void **state)
     assert_string_equal(r.first, "Line 600");
 }
 
+static void logs_of_all_are_bounded(void **state)
+{
+    (void)state;
+    add_logs("i2", 0, 60);
+    add_logs("i1", 60, 120);
+    prune(STORE_PRUNED_LOGS, 0, 120, 1000);
+    assert_int_equal(read_logs((struct store_log_filter){ 0 }).n, 60);
+    prune(STORE_PRUNED_LOGS, 0, 40, 30); /* a step, of the other sandbox's */
+    assert_int_equal(read_logs((struct store_log_filter){ 0 }).n, 60);
+    prune(STORE_PRUNED_LOGS, 0, 40, 1000);
+    assert_int_equal(read_logs((struct store_log_filter){ 0 }).n, 40);
+    assert_string_equal(read_logs((struct store_log_filter){ 0 }).first, "Line 80");
+    prune(STORE_PRUNED_LOGS, 0, 40, 1000);
+    assert_int_equal(read_logs((struct store_log_filter){ 0 }).n, 40);
+}
+
 static void an_event_is_a_line_too(void **state)
 {
     const struct store_sandbox sb = { .id = "i1", .team = "t1" };
@@ -313,6 +329,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         TEST(logs_are_read_both_ways_and_filtered),
         TEST(logs_are_bounded_and_pruned),
+        TEST(logs_of_all_are_bounded),
         TEST(an_event_is_a_line_too),
         TEST(events_that_a_client_makes_are_bounded),
         TEST(events_are_pruned_in_steps),

@@ -302,6 +302,43 @@ static void old_keys_are_pruned(void **state)
     assert_int_equal(create("i2", "key-1", "h1").claim, STORE_NEW);
 }
 
+/* Of the answered ones the oldest go; one whose create still runs stays. */
+static void too_many_keys_are_pruned(void **state)
+{
+    struct store_pruning what = { .of[STORE_PRUNED_KEYS].kept = 5, .step = 3 };
+    const struct store_answer answer = { 201, "{}" };
+    struct abx_err err = { 0 };
+    char id[16], key[16];
+
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        struct store_sandbox sb = row(id, key);
+        struct result r = { 0 };
+
+        (void)snprintf(id, sizeof id, "i%d", i);
+        (void)snprintf(key, sizeof key, "key-%d", i);
+        sb.created_ms = i;
+        assert_int_equal(store_sandbox_create(store, &sb, "h", on_created, &r, &err), 0);
+        wait_for(&r);
+        r = (struct result){ 0 };
+        if (i == 2)
+            continue;
+        assert_int_equal(store_sandbox_run(store, &sb, &answer, NULL, on_done, &r, &err), 0);
+        wait_for(&r);
+    }
+    for (int i = 0; i < 3; i++) {
+        struct result r = { 0 };
+
+        assert_int_equal(store_prune(store, &what, on_done, &r, &err), 0);
+        wait_for(&r);
+    }
+    for (int i = 0; i < 10; i++) {
+        (void)snprintf(id, sizeof id, "new%d", i);
+        (void)snprintf(key, sizeof key, "key-%d", i);
+        assert_int_equal(create(id, key, "h").claim, i == 2 || i >= 5 ? STORE_SAME : STORE_NEW);
+    }
+}
+
 struct keys {
     size_t n;
     struct store_key last;
@@ -567,6 +604,7 @@ int main(void)
         TEST(a_full_queue_refuses_creates_but_no_removal),
         TEST(closing_finishes_what_is_queued),
         TEST(old_keys_are_pruned),
+        TEST(too_many_keys_are_pruned),
         TEST(events_are_read_in_order_and_in_pages),
         TEST(snapshots_are_kept),
         TEST(keys_are_kept_with_their_times),
