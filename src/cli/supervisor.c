@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "base/threads.h"
 #include "cli/cli.h"
 #include "cli/datadir.h"
 #include "cli/local_key.h"
@@ -191,13 +192,15 @@ static int engine_args(struct supervisor *s, struct abx_err *err)
     role_arg(e, "--control-uid", "%u", s->control_uid);
     role_arg(e, "--gateway-uid", "%u", s->gateway_uid);
     role_arg(e, "--egress-uid", "%u", s->egress_uid);
-    return role_finish(e, err);
+    r = watch_add(e, SOCKETS_THREAD, "--sockets-heartbeat-fd", err);
+    return r < 0 ? r : role_finish(e, err);
 }
 
 static int control_args(struct supervisor *s, struct abx_err *err)
 {
     const struct supervisor_opts *o = s->opts;
     struct role *c = &s->control;
+    int r;
 
     role_arg(c, "--data-dir", "%s", s->dir.path);
     role_arg(c, "--instance", "%s", s->dir.instance);
@@ -232,7 +235,8 @@ static int control_args(struct supervisor *s, struct abx_err *err)
     if (o->max_idempotency_keys)
         role_arg(c, "--max-idempotency-keys", "%llu", (unsigned long long)o->max_idempotency_keys);
     supervisor_counters_control(&s->counters, o->n_gateways, c);
-    return role_finish(c, err);
+    r = watch_add(c, STORE_THREAD, "--store-heartbeat-fd", err);
+    return r < 0 ? r : role_finish(c, err);
 }
 
 static int gateway_args(struct supervisor *s, struct role *g, size_t i, struct abx_err *err)

@@ -58,16 +58,14 @@ int role_init(struct role *role, const char *program, struct abx_err *err)
 {
     int r;
 
-    *role = (struct role){
-        .name = program, .backoff_ns = BACKOFF_FIRST_NS, .failure_fd = -EBADF, .beat_fd = -EBADF
-    };
+    *role = (struct role){ .name = program, .backoff_ns = BACKOFF_FIRST_NS, .failure_fd = -EBADF };
     buf_init(&role->args, ARGS_MAX_BYTES);
     r = cli_libexec(program, role->path, sizeof role->path, err);
     if (r == 0 && buf_append(&role->args, program, strlen(program) + 1) != BUF_OK)
         r = err_oom(err);
     if (r == 0)
         r = failure_open(role, err);
-    return r < 0 ? r : watch_init(role, err);
+    return r < 0 ? r : watch_add(role, NULL, "--heartbeat-fd", err);
 }
 
 void role_done(struct role *role)

@@ -8,6 +8,16 @@
 
 #define ROLE_ARGS_MAX 96
 #define ROLE_FDS_MAX 16
+#define ROLE_BEATS_MAX 2
+
+/* What one thread of a role says of itself; supervisor_watch.h's. */
+struct role_beat {
+    int fd;
+    const char *thread; /* its name; NULL: the main one */
+    bool has_beaten;
+    int64_t silent_ns, sampled_ns;
+    int64_t cpu_ns; /* of it at sampled_ns; -1 = not taken */
+};
 
 struct role {
     const char *name; /* program in libexec */
@@ -24,10 +34,9 @@ struct role {
     int status;          /* of the last process, as from waitpid */
     int64_t started_ns, restart_at_ns, backoff_ns;
     int failure_fd; /* memfd: why it did not start, in its words (log_start_failure) */
-    int beat_fd;    /* the rest is supervisor_watch.h's */
-    bool has_beaten, is_hung;
-    int64_t silent_ns, sampled_ns;
-    int64_t cpu_ns; /* of its loop at sampled_ns; -1 = not taken */
+    struct role_beat beats[ROLE_BEATS_MAX];
+    size_t n_beats;
+    bool is_hung; /* supervisor_watch.h's */
 };
 
 int role_init(struct role *role, const char *program, struct abx_err *err);

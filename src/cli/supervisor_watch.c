@@ -1,6 +1,8 @@
 /* supervisor_watch.c - see supervisor_watch.h. */
 #include "cli/supervisor_watch.h"
 
+#include <assert.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,53 +22,92 @@ struct thread_stat {
     int64_t cpu_ns;
 };
 
-int watch_init(struct role *role, struct abx_err *err)
+int watch_add(struct role *role, const char *thread, const char *option, struct abx_err *err)
 {
-    role->beat_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (role->beat_fd < 0)
+    int fd;
+
+    assert(role->n_beats < ROLE_BEATS_MAX);
+    fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fd < 0)
         return err_sys(err, errno, "heartbeat of %s", role->name);
-    role_arg_fd(role, "--heartbeat-fd", role->beat_fd);
+    role->beats[role->n_beats++] = (struct role_beat){ .fd = fd, .thread = thread, .cpu_ns = -1 };
+    role_arg_fd(role, option, fd);
     return 0;
 }
 
 void watch_done(struct role *role)
 {
-    fd_close(TAKE_FD(role->beat_fd));
+    while (role->n_beats > 0)
+        fd_close(TAKE_FD(role->beats[--role->n_beats].fd));
 }
 
-static bool take_beats(const struct role *role)
+static bool take_beats(const struct role_beat *b)
 {
     uint64_t n;
 
-    return read(role->beat_fd, &n, sizeof n) == (ssize_t)sizeof n;
+    return read(b->fd, &n, sizeof n) == (ssize_t)sizeof n;
 }
 
 void watch_reset(struct role *role)
 {
-    (void)take_beats(role);
-    role->silent_ns = 0;
-    role->cpu_ns = -1;
-    role->has_beaten = role->is_hung = false;
+    for (struct role_beat *b = role->beats; b < role->beats + role->n_beats; b++) {
+        (void)take_beats(b);
+        b->silent_ns = 0;
+        b->cpu_ns = -1;
+        b->has_beaten = false;
+    }
+    role->is_hung = false;
 }
 
-/* Of the thread that has the loop. The name in parentheses may hold anything: fields are counted from
- * the last parenthesis. */
-static struct thread_stat thread_stat_read(pid_t pid)
+/* Of /proc/<pid>/task/<tid>/<name>; "" when it cannot be read. */
+static void read_of_thread(pid_t pid, const char *tid, const char *name, char *to, size_t size)
+{
+    char path[96];
+    _cleanup_(closep) int fd = -EBADF;
+    ssize_t n;
+
+    (void)snprintf(path, sizeof path, "/proc/%ld/task/%.16s/%s", (long)pid, tid, name);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? -1 : read(fd, to, size - 1);
+    to[MAX(n, (ssize_t)0)] = '\0';
+}
+
+/* Its number by its name; false when there is none (any more). */
+static bool find_thread(pid_t pid, const char *thread, char tid[17])
+{
+    char path[64], name[32];
+    struct dirent *entry;
+    bool is_it = false;
+    DIR *dir;
+
+    (void)snprintf(tid, 17, "%ld", (long)pid);
+    if (!thread)
+        return true;
+    (void)snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
+    dir = opendir(path);
+    while (dir && !is_it && (entry = readdir(dir)) != NULL) {
+        (void)snprintf(tid, 17, "%.16s", entry->d_name);
+        read_of_thread(pid, tid, "comm", name, sizeof name);
+        name[strcspn(name, "\n")] = '\0';
+        is_it = strcmp(name, thread) == 0;
+    }
+    if (dir)
+        (void)closedir(dir);
+    return is_it;
+}
+
+/* The name in parentheses may hold anything: fields are counted from the last parenthesis. */
+static struct thread_stat thread_stat_read(pid_t pid, const char *thread)
 {
     struct thread_stat s = { 0, 0 };
-    char path[64], text[1024];
+    char tid[17], text[1024];
     uint64_t ticks = 0, part;
-    _cleanup_(closep) int fd = -EBADF;
     const char *p;
-    ssize_t n;
     int field;
 
-    (void)snprintf(path, sizeof path, "/proc/%ld/task/%ld/stat", (long)pid, (long)pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (n <= 0)
+    if (!find_thread(pid, thread, tid))
         return s;
-    text[n] = '\0';
+    read_of_thread(pid, tid, "stat", text, sizeof text);
     p = strrchr(text, ')');
     if (!p || p[1] != ' ')
         return s;
@@ -85,55 +126,61 @@ static struct thread_stat thread_stat_read(pid_t pid)
 }
 
 /* Silent for longer than WATCH_HUNG_S and not to blame: the machine lets it wait. */
-static bool is_starved(const struct role *role, const struct thread_stat *s)
+static bool is_starved(const struct role_beat *b, const struct thread_stat *s)
 {
     if (s->state == 'D')
         return true;
-    return s->state == 'R' && role->cpu_ns >= 0 &&
-           (s->cpu_ns - role->cpu_ns) * 100 < (role->silent_ns - role->sampled_ns) * BUSY_PERCENT;
+    return s->state == 'R' && b->cpu_ns >= 0 &&
+           (s->cpu_ns - b->cpu_ns) * 100 < (b->silent_ns - b->sampled_ns) * BUSY_PERCENT;
 }
 
-static void tell_silence(const struct role *role)
+static void tell_silence(const struct role *role, const struct role_beat *b)
 {
     char pid[16], seconds[24];
 
-    if (role->silent_ns < TOLD_S * NSEC_PER_SEC || !role->has_beaten)
+    if (b->silent_ns < TOLD_S * NSEC_PER_SEC || !b->has_beaten)
         return;
     (void)snprintf(pid, sizeof pid, "%ld", (long)role->pid);
-    (void)snprintf(seconds, sizeof seconds, "%.1f", (double)role->silent_ns / 1e9);
+    (void)snprintf(seconds, sizeof seconds, "%.1f", (double)b->silent_ns / 1e9);
     log_warn("role was silent and goes on", "name", role->name, "pid", pid, "seconds", seconds,
-             NULL);
+             b->thread ? "thread" : NULL, b->thread, NULL);
 }
 
-bool watch_look(struct role *role, int64_t step_ns, char ret_why[96])
+static bool is_hung(const struct role *role, struct role_beat *b, int64_t step_ns, char ret_why[96])
 {
     struct thread_stat s;
     int64_t limit;
 
+    if (take_beats(b)) {
+        tell_silence(role, b);
+        b->has_beaten = true;
+        b->silent_ns = 0;
+        b->cpu_ns = -1;
+        return false;
+    }
+    b->silent_ns += MIN(step_ns, WATCH_STEP_MAX_NS);
+    limit = (b->has_beaten ? WATCH_HUNG_S : WATCH_START_S) * NSEC_PER_SEC;
+    if (b->silent_ns < limit / 2)
+        return false;
+    s = thread_stat_read(role->pid, b->thread);
+    if (b->cpu_ns < 0) {
+        b->cpu_ns = s.cpu_ns;
+        b->sampled_ns = b->silent_ns;
+    }
+    if (b->silent_ns < limit || s.state == 't' ||
+        (b->silent_ns < WATCH_STARVED_S * NSEC_PER_SEC && is_starved(b, &s)))
+        return false;
+    (void)snprintf(ret_why, 96, "no heartbeat%s%.16s for %.0f s, state %c, %.1f s of processor",
+                   b->thread ? " of " : "", b->thread ? b->thread : "", (double)b->silent_ns / 1e9,
+                   s.state ? s.state : '?', (double)(s.cpu_ns - b->cpu_ns) / 1e9);
+    return true;
+}
+
+bool watch_look(struct role *role, int64_t step_ns, char ret_why[96])
+{
     if (role->pid == 0 || role->is_hung)
         return false;
-    if (take_beats(role)) {
-        tell_silence(role);
-        role->has_beaten = true;
-        role->silent_ns = 0;
-        role->cpu_ns = -1;
-        return false;
-    }
-    role->silent_ns += MIN(step_ns, WATCH_STEP_MAX_NS);
-    limit = (role->has_beaten ? WATCH_HUNG_S : WATCH_START_S) * NSEC_PER_SEC;
-    if (role->silent_ns < limit / 2)
-        return false;
-    s = thread_stat_read(role->pid);
-    if (role->cpu_ns < 0) {
-        role->cpu_ns = s.cpu_ns;
-        role->sampled_ns = role->silent_ns;
-    }
-    if (role->silent_ns < limit || s.state == 't' ||
-        (role->silent_ns < WATCH_STARVED_S * NSEC_PER_SEC && is_starved(role, &s)))
-        return false;
-    role->is_hung = true;
-    (void)snprintf(ret_why, 96, "no heartbeat for %.0f s, state %c, %.1f s of processor",
-                   (double)role->silent_ns / 1e9, s.state ? s.state : '?',
-                   (double)(s.cpu_ns - role->cpu_ns) / 1e9);
-    return true;
+    for (size_t i = 0; i < role->n_beats && !role->is_hung; i++)
+        role->is_hung = is_hung(role, &role->beats[i], step_ns, ret_why);
+    return role->is_hung;
 }

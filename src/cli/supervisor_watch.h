@@ -10,7 +10,8 @@
  *     WATCH_START_S     before the first beat: a start may wait for mkfs (120 s), the predecessor's
  *                       lock (10 s), its workers (30 s)
  *
- * A role under a debugger is left alone.
+ * A role under a debugger is left alone. A thread on which others wait beats for itself, in the same way: silence of one is
+ * silence of the role.
  */
 #pragma once
 
@@ -26,8 +27,9 @@
 #define WATCH_PERIOD_MS 1000
 #define WATCH_STEP_MAX_NS (1500 * NSEC_PER_MSEC)
 
-/* Makes the role's heartbeat descriptor and adds it to its arguments. Before role_finish. */
-int watch_init(struct role *role, struct abx_err *err);
+/* Makes a heartbeat descriptor for one of the role's threads (its name, for good; NULL: the main one) and adds it to its
+ * arguments as `option`. Before role_finish. */
+int watch_add(struct role *role, const char *thread, const char *option, struct abx_err *err);
 void watch_done(struct role *role);
 /* The role is started anew: nothing of its predecessor counts. */
 void watch_reset(struct role *role);

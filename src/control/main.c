@@ -29,10 +29,10 @@
 
 struct options {
     const char *data_dir, *engine_sock, *domain, *origin, *instance;
-    uint64_t http_fd, table_fd, egress_fd, admin_fd, heartbeat_fd, uid, gid, gateway_uid,
-        egress_uid;
-    bool has_http, has_table, has_admin_fd, has_heartbeat, has_uid, has_gid, has_gateway,
-        has_egress_fd, has_egress, is_admin;
+    uint64_t http_fd, table_fd, egress_fd, admin_fd, heartbeat_fd, store_heartbeat_fd, uid, gid,
+        gateway_uid, egress_uid;
+    bool has_http, has_table, has_admin_fd, has_heartbeat, has_store_heartbeat, has_uid, has_gid,
+        has_gateway, has_egress_fd, has_egress, is_admin;
     pid_t parent; /* who started us */
     uint64_t max_timeout_s, cpu, memory, disk, max_cpu, max_memory, max_disk, max_sandboxes,
         max_snapshots;
@@ -61,6 +61,7 @@ enum {
     OPT_EGRESS_FD,
     OPT_ADMIN_FD,
     OPT_HEARTBEAT,
+    OPT_STORE_HEARTBEAT,
     OPT_ENGINE,
     OPT_UID,
     OPT_GID,
@@ -98,6 +99,7 @@ static const struct option longopts[] = {
     { "egress-fd", required_argument, NULL, OPT_EGRESS_FD },
     { "admin-fd", required_argument, NULL, OPT_ADMIN_FD },
     { "heartbeat-fd", required_argument, NULL, OPT_HEARTBEAT },
+    { "store-heartbeat-fd", required_argument, NULL, OPT_STORE_HEARTBEAT },
     { "engine-sock", required_argument, NULL, OPT_ENGINE },
     { "uid", required_argument, NULL, OPT_UID },
     { "gid", required_argument, NULL, OPT_GID },
@@ -136,6 +138,7 @@ static const char help[] =
     "The control plane's process; started by `abx serve`.\n"
     "\n"
     "  --heartbeat-fd N         eventfd on which the loop beats\n"
+    "  --store-heartbeat-fd N   the same for the thread that writes to the database\n"
     "  --uid N, --gid N         become this user (from root)\n"
     "  --gateway-uid N          who may connect to --table-fd, besides root and itself\n"
     "  --egress-fd N            the table for egress, --egress-uid N: who may connect to it\n"
@@ -184,6 +187,9 @@ static int parse_option(struct options *o, int c, struct abx_err *err)
     case OPT_HEARTBEAT:
         o->has_heartbeat = true;
         return parse_number(optarg, INT32_MAX, &o->heartbeat_fd, err);
+    case OPT_STORE_HEARTBEAT:
+        o->has_store_heartbeat = true;
+        return parse_number(optarg, INT32_MAX, &o->store_heartbeat_fd, err);
     case OPT_ENGINE:
         o->engine_sock = optarg;
         return 0;
@@ -429,6 +435,10 @@ static int serve(struct service *s, const struct options *o, struct abx_err *err
     if (r == 0)
         r = heartbeat_start(&s->heartbeat, &s->loop, o->has_heartbeat ? (int)o->heartbeat_fd : -1,
                             err);
+    if (r == 0 && o->has_store_heartbeat) {
+        r = heartbeat_prepare((int)o->store_heartbeat_fd, err);
+        store_beat(s->control.store, (int)o->store_heartbeat_fd);
+    }
     if (r == 0)
         r = confine_syscalls(CONFINE_FILES, err);
     if (r < 0)

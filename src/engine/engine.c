@@ -323,6 +323,7 @@ static int start_sockets(struct engine *e, struct abx_err *err)
         .egress_uid = e->o->egress_uid,
         .instance = e->o->instance,
         .boot_id = e->boot_id,
+        .heartbeat_fd = e->o->sockets_heartbeat_fd,
     };
     int fd = -EBADF;
     int r = listening(e, e->o->gateway_fd, "engine-gateway.sock", &s.gateway_fd, err);

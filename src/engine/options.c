@@ -23,6 +23,7 @@ const char options_usage[] =
     "R)\n"
     "  --control-uid U, --gateway-uid U, --egress-uid U  who may connect besides root (nobody)\n"
     "  --heartbeat-fd N         eventfd on which the loop beats (default: none)\n"
+    "  --sockets-heartbeat-fd N the same for the thread that makes sockets\n"
     "  --uid-leases FILE        the machine's leases (default /run/abx/uid-ranges)\n"
     "  --mount-path auto|fd|string\n"
     "  --on-exit kill|keep      sandboxes at the end (default: SIGTERM keeps, SIGINT kills)\n"
@@ -48,6 +49,7 @@ enum {
     OPT_GATEWAY_FD,
     OPT_EGRESS_FD,
     OPT_HEARTBEAT_FD,
+    OPT_SOCKETS_HEARTBEAT_FD,
     OPT_CONTROL_UID,
     OPT_GATEWAY_UID,
     OPT_EGRESS_UID,
@@ -78,6 +80,7 @@ static const struct option long_options[] = {
     WITH_ARG("max-disk-mb", OPT_MAX_DISK),
     WITH_ARG("control-fd", OPT_CONTROL_FD),
     WITH_ARG("heartbeat-fd", OPT_HEARTBEAT_FD),
+    WITH_ARG("sockets-heartbeat-fd", OPT_SOCKETS_HEARTBEAT_FD),
     WITH_ARG("gateway-fd", OPT_GATEWAY_FD),
     WITH_ARG("control-uid", OPT_CONTROL_UID),
     WITH_ARG("gateway-uid", OPT_GATEWAY_UID),
@@ -202,6 +205,8 @@ static bool parse_one(int opt, const char *v, struct options *o)
         return parse_number(v, 16, 1 << 30, &o->max.disk_mb);
     case OPT_HEARTBEAT_FD:
         return parse_int(v, &o->heartbeat_fd);
+    case OPT_SOCKETS_HEARTBEAT_FD:
+        return parse_int(v, &o->sockets_heartbeat_fd);
     case OPT_CONTROL_FD:
         return parse_int(v, &o->control_fd);
     case OPT_GATEWAY_FD:
@@ -261,6 +266,7 @@ int options_parse(int argc, char *const *argv, struct options *ret, bool *ret_is
         .workers = 2,
         .control_fd = -1,
         .heartbeat_fd = -1,
+        .sockets_heartbeat_fd = -1,
         .gateway_fd = -1,
         .egress_fd = -1,
     };

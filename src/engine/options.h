@@ -28,9 +28,10 @@ struct options {
     size_t n_pools;
     uint64_t disk_bytes; /* of the pool's image, 0 = by what is free */
     struct record_limits defaults, max;
-    unsigned slots;                                      /* prepared ahead */
-    unsigned workers;                                    /* that create */
-    int control_fd, gateway_fd, egress_fd, heartbeat_fd; /* -1: none */
+    unsigned slots;                         /* prepared ahead */
+    unsigned workers;                       /* that create */
+    int control_fd, gateway_fd, egress_fd;  /* -1: none */
+    int heartbeat_fd, sockets_heartbeat_fd; /* the same */
     uid_t control_uid, gateway_uid, egress_uid;
     enum on_exit on_exit;
     enum mount_path mount_path;

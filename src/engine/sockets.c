@@ -12,8 +12,10 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "base/threads.h"
 #include "engine/netns.h"
 #include "engine/record.h"
+#include "net/heartbeat.h"
 #include "net/ipc.h"
 
 #define BUCKETS 4096u
@@ -52,6 +54,7 @@ struct sockets {
     pthread_t thread;
     uv_loop_t loop;
     uv_async_t wake;
+    struct heartbeat heartbeat;
     struct ipc_listener *listeners[2];
     struct client *clients; /* changed by the thread only, under the lock */
     int domain;             /* AF_INET6, or AF_INET without IPv6 */
@@ -416,6 +419,7 @@ static void on_wake(uv_async_t *h)
     (void)pthread_mutex_unlock(&s->lock);
     if (!is_stopping)
         return;
+    heartbeat_stop(&s->heartbeat);
     for (size_t i = 0; i < ARRAY_SIZE(s->listeners); i++)
         ipc_listener_free(s->listeners[i]);
     for (struct client *k = s->clients; k; k = k->next)
@@ -427,7 +431,7 @@ static void *thread_main(void *user)
 {
     struct sockets *s = user;
 
-    (void)pthread_setname_np(pthread_self(), "abx-sockets");
+    (void)pthread_setname_np(pthread_self(), SOCKETS_THREAD);
     (void)uv_run(&s->loop, UV_RUN_DEFAULT);
     return NULL;
 }
@@ -471,6 +475,8 @@ int sockets_start(const struct sockets_opts *opts, struct sockets **ret, struct 
     if (r == 0)
         r = ipc_listener_new(&s->loop, opts->egress_fd, egress, 2, on_egress, s, &s->listeners[1],
                              err);
+    if (r == 0)
+        r = heartbeat_start(&s->heartbeat, &s->loop, opts->heartbeat_fd, err);
     if (r == 0)
         r = start_thread(s, err);
     if (r < 0)

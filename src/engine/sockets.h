@@ -19,6 +19,7 @@ struct sockets_opts {
     uid_t gateway_uid, egress_uid; /* who may connect besides root */
     const char *instance;          /* both borrowed until sockets_stop */
     const char *boot_id;
+    int heartbeat_fd; /* on which the thread beats, owned as above; -1: none */
 };
 
 /* Starts the thread. */

@@ -14,6 +14,13 @@ static void on_timer(uv_timer_t *t)
     (void)!write(h->fd, &one, sizeof one);
 }
 
+int heartbeat_prepare(int fd, struct abx_err *err)
+{
+    if (fd_set_cloexec(fd, true) < 0 || fd_set_nonblock(fd, true) < 0)
+        return err_sys(err, errno, "heartbeat descriptor %d", fd);
+    return 0;
+}
+
 int heartbeat_start(struct heartbeat *h, uv_loop_t *loop, int fd, struct abx_err *err)
 {
     int r;
@@ -21,8 +28,9 @@ int heartbeat_start(struct heartbeat *h, uv_loop_t *loop, int fd, struct abx_err
     h->fd = fd;
     if (fd < 0)
         return 0;
-    if (fd_set_cloexec(fd, true) < 0 || fd_set_nonblock(fd, true) < 0)
-        return err_sys(err, errno, "heartbeat descriptor %d", fd);
+    r = heartbeat_prepare(fd, err);
+    if (r < 0)
+        return r;
     r = uv_timer_init(loop, &h->timer);
     if (r < 0)
         return err_sys(err, -r, "heartbeat timer");

@@ -17,6 +17,8 @@ struct heartbeat {
     int fd;
 };
 
+/* Makes an inherited `fd` fit to beat on. */
+int heartbeat_prepare(int fd, struct abx_err *err);
 /* Beats on `fd` from the next turn of `loop` on; `fd` (an eventfd, owned from here on) becomes
  * cloexec. -1, for a role without supervisor: does nothing, and heartbeat_stop neither. `h` stays
  * where it is until the loop has closed its handle. */

@@ -1,12 +1,16 @@
 /* queue.c - see queue.h and store.h. */
 #include "store/queue.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/threads.h"
 #include "store/schema.h"
 
 #define BATCH_MAX 256u
+#define BEAT_NS UINT64_C(1000000000)
 #define WAL_PAGES_SOFT 2000  /* then the checkpoint thread works, beside the writer */
 #define WAL_PAGES_HARD 50000 /* 200 MB: the writer waits for a whole checkpoint */
 
@@ -22,6 +26,7 @@ struct store {
     struct op *done_head, **done_tail;
     bool is_stopping;
     bool wants_checkpoint;
+    int beat_fd;      /* -1: none */
     struct db normal; /* the writer's */
     struct db full;   /* the writer's, synced commits */
     struct db third;  /* the checkpointer's */
@@ -117,6 +122,22 @@ int queue_push_durable(struct store *s, struct op *op, store_done_fn done, void 
 
 /* --- writer ------------------------------------------------------------------------------------ */
 
+/* With the lock held. */
+static void beat(const struct store *s)
+{
+    const uint64_t one = 1;
+
+    if (s->beat_fd >= 0)
+        (void)!write(s->beat_fd, &one, sizeof one); /* fails after 2^64 beats that nobody read */
+}
+
+void store_beat(struct store *s, int fd)
+{
+    uv_mutex_lock(&s->lock);
+    s->beat_fd = fd;
+    uv_mutex_unlock(&s->lock);
+}
+
 /* Takes up to BATCH_MAX waiting ops of the same durability; NULL when stopping and empty. */
 static struct op *take_batch(struct store *s, size_t *ret_n)
 {
@@ -124,8 +145,11 @@ static struct op *take_batch(struct store *s, size_t *ret_n)
     size_t n = 0;
 
     uv_mutex_lock(&s->lock);
-    while (!s->head && !s->is_stopping)
-        uv_cond_wait(&s->work, &s->lock);
+    beat(s);
+    while (!s->head && !s->is_stopping) {
+        (void)uv_cond_timedwait(&s->work, &s->lock, BEAT_NS);
+        beat(s);
+    }
     batch = s->head;
     end = &batch;
     while (*end && n < BATCH_MAX && (*end)->is_durable == batch->is_durable) {
@@ -204,6 +228,7 @@ static void writer_main(void *user)
     struct op *batch;
     size_t n;
 
+    (void)pthread_setname_np(pthread_self(), STORE_THREAD);
     while ((batch = take_batch(s, &n)) != NULL) {
         run_batch(batch->is_durable ? &s->full : &s->normal, batch, n);
         give_back(s, batch);
@@ -328,6 +353,7 @@ int store_open(uv_loop_t *loop, const char *dir, struct store **ret, struct abx_
 
     if (!s)
         return err_oom(err);
+    s->beat_fd = -1;
     s->tail = &s->head;
     s->done_tail = &s->done_head;
     r = open_all(s, dir, err);

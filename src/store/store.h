@@ -28,6 +28,10 @@ int store_open(uv_loop_t *loop, const char *dir, struct store **ret, struct abx_
  * loop's next turn. NULL is fine. */
 void store_close(struct store *s);
 
+/* From now on the writer's thread (STORE_THREAD) adds one to `fd` (an eventfd, not blocking; borrowed until store_close) once a
+ * second or more often, as long as it comes round. */
+void store_beat(struct store *s, int fd);
+
 typedef void (*store_done_fn)(void *user, const struct abx_err *failure);
 
 /* --- at start, before anything is queued: these block ------------------------------------------ */

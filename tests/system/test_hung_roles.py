@@ -1,4 +1,4 @@
-"""Roles that hang (stopped, not dead) under load: every call ends with an answer or a typed error, the watchdog has the role
+"""Roles, or threads of them, that hang (stopped, not dead) under load: every call ends with an answer or a typed error, the watchdog has the role
 started again, sandboxes live on, and nothing stays that no one owns.
 """
 
@@ -10,6 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from hang_thread import hang_thread
 from service import Service
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(280)]
@@ -93,8 +94,10 @@ def is_healthy(service, box):
     return service.request("GET", "/health", headers={"E2b-Sandbox-Id": box["sandboxID"], **ENVD})[0] == 204
 
 
-@pytest.mark.parametrize("name", ["abx-control", "abx-engine", "abx-gateway"])
-def test_a_hung_role_is_started_again_and_no_call_waits_for_it(build_dir, base_template, name):
+@pytest.mark.parametrize("name, thread", [("abx-control", None), ("abx-engine", None), ("abx-gateway", None),
+                                          ("abx-control", "abx-store"), ("abx-engine", "abx-sockets")])
+def test_a_hung_role_is_started_again_and_no_call_waits_for_it(build_dir, base_template, name, thread):
+    """The whole process stands still, or one thread of it while its loop goes on."""
     with Service(build_dir) as service:
         kept = [service.create(timeout=600) for _ in range(2)]
         load = Load(service, kept)
@@ -103,7 +106,10 @@ def test_a_hung_role_is_started_again_and_no_call_waits_for_it(build_dir, base_t
             try:
                 wait_for("load", lambda: sum(load.ends.values()) > 20, 20)
                 pid = service.roles()[name][0]
-                os.kill(pid, signal.SIGSTOP)
+                if thread:
+                    hang_thread(pid, thread)
+                else:
+                    os.kill(pid, signal.SIGSTOP)
                 wait_for("its end", lambda: pid not in service.roles().get(name, []), 30)
                 wait_for("its successor", lambda: len(service.roles().get(name, [])) >= 1, 20)
                 wait_for("an answer", lambda: load.call("GET", "/v2/sandboxes")[0] == 200, 20)
@@ -115,6 +121,7 @@ def test_a_hung_role_is_started_again_and_no_call_waits_for_it(build_dir, base_t
         assert load.broken == [], service.logged()
         log = (service.data_dir / "serve.log").read_text(errors="replace")
         assert log.count("role hangs, killing it") == 1 and f'name="{name}" pid="{pid}"' in log
+        assert f'why="no heartbeat {f"of {thread} " if thread else ""}for ' in log
         wait_for("the sandboxes from before", lambda: all(is_healthy(service, box) for box in kept), 20)
         end_all(service)
 

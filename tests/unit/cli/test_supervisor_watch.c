@@ -4,7 +4,9 @@
 #include <stddef.h>
 #include <string.h>
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -18,18 +20,54 @@
 
 #define SECOND NSEC_PER_SEC
 
-/* A role whose process is a child of the test: it sleeps, or runs in a circle. */
-static pid_t child_start(bool is_looping)
+#define THREAD "abx-test"
+
+static void *thread_main(void *user)
+{
+    (void)pthread_setname_np(pthread_self(), THREAD);
+    for (;;)
+        if (!user)
+            (void)pause();
+    return NULL;
+}
+
+static bool has_thread_named(pid_t pid)
+{
+    char path[64], name[32];
+    struct dirent *entry;
+    bool has = false;
+    DIR *dir;
+
+    (void)snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
+    dir = opendir(path);
+    while (dir && (entry = readdir(dir)) != NULL) {
+        _cleanup_(closep) int task = openat(dirfd(dir), entry->d_name, O_PATH | O_CLOEXEC);
+        _cleanup_(closep) int fd = openat(task, "comm", O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -1 : read(fd, name, sizeof name);
+
+        has = has || (n == sizeof THREAD && memcmp(name, THREAD "\n", sizeof THREAD) == 0);
+    }
+    if (dir)
+        (void)closedir(dir);
+    return has;
+}
+
+/* A role whose process is a child of the test: it sleeps, or runs in a circle; with `has_thread` a thread of it does, and the
+ * main one sleeps. */
+static pid_t child_start(bool is_looping, bool has_thread)
 {
     pid_t pid = fork();
     char path[64], stat[64] = "";
     const char *state = NULL;
+    pthread_t thread;
 
     assert_true(pid >= 0);
     if (pid == 0)
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (pid == 0 && has_thread)
+        (void)pthread_create(&thread, NULL, thread_main, is_looping ? &thread : NULL);
     while (pid == 0)
-        if (!is_looping)
+        if (!is_looping || has_thread)
             (void)pause();
     (void)snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
     do { /* until it is at it; the runner has a time limit */
@@ -38,7 +76,9 @@ static pid_t child_start(bool is_looping)
         assert_true(fd >= 0 && read(fd, stat, sizeof stat - 1) > 0);
         fd_close(fd);
         state = strrchr(stat, ')');
-    } while (!state || state[2] != (is_looping ? 'R' : 'S'));
+    } while (!state || state[2] != (is_looping && !has_thread ? 'R' : 'S'));
+    while (has_thread && !has_thread_named(pid)) {
+    }
     return pid;
 }
 
@@ -48,13 +88,20 @@ static void child_end(pid_t pid)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
+static void role_begin_with(struct role *role, bool is_looping, bool has_thread)
+{
+    *role = (struct role){ .name = "test" };
+    buf_init(&role->args, 4096);
+    assert_int_equal(watch_add(role, NULL, "--heartbeat-fd", NULL), 0);
+    if (has_thread)
+        assert_int_equal(watch_add(role, THREAD, "--thread-heartbeat-fd", NULL), 0);
+    watch_reset(role);
+    role->pid = child_start(is_looping, has_thread);
+}
+
 static void role_begin(struct role *role, bool is_looping)
 {
-    *role = (struct role){ .name = "test", .beat_fd = -EBADF };
-    buf_init(&role->args, 4096);
-    assert_int_equal(watch_init(role, NULL), 0);
-    watch_reset(role);
-    role->pid = child_start(is_looping);
+    role_begin_with(role, is_looping, false);
 }
 
 static void role_finish_test(struct role *role)
@@ -64,11 +111,17 @@ static void role_finish_test(struct role *role)
     buf_done(&role->args);
 }
 
-static void beat(const struct role *role)
+static void beat_of(const struct role *role, size_t which)
 {
     const uint64_t one = 1;
 
-    assert_int_equal(write(role->beat_fd, &one, sizeof one), sizeof one);
+    assert_int_equal(write(role->beats[which].fd, &one, sizeof one), sizeof one);
+}
+
+static void beat(const struct role *role)
+{
+    for (size_t i = 0; i < role->n_beats; i++)
+        beat_of(role, i);
 }
 
 /* Seconds of silence, looked at each second, until it hangs; `most` when it does not. */
@@ -144,6 +197,44 @@ static void a_start_has_longer(void **state)
     role_finish_test(&role);
 }
 
+/* The main loop comes round all the while. */
+static void a_thread_that_is_silent_is_its_role(void **state)
+{
+    struct role role;
+    char why[96] = "";
+    int i;
+
+    (void)state;
+    for (int looping = 0; looping < 2; looping++) {
+        int limit = looping ? WATCH_STARVED_S : WATCH_HUNG_S;
+
+        role_begin_with(&role, looping, true);
+        beat(&role);
+        assert_false(watch_look(&role, SECOND, why));
+        for (i = 1; i < limit; i++) {
+            beat_of(&role, 0);
+            assert_false(watch_look(&role, SECOND, why));
+        }
+        beat_of(&role, 0);
+        assert_true(watch_look(&role, SECOND, why));
+        assert_non_null(strstr(why, looping ? "no heartbeat of abx-test for 60 s, state R"
+                                            : "no heartbeat of abx-test for 10 s, state S"));
+        role_finish_test(&role);
+    }
+    /* And the other way round. */
+    role_begin_with(&role, false, true);
+    beat(&role);
+    assert_false(watch_look(&role, SECOND, why));
+    for (i = 1; i < WATCH_HUNG_S; i++) {
+        beat_of(&role, 1);
+        assert_false(watch_look(&role, SECOND, why));
+    }
+    beat_of(&role, 1);
+    assert_true(watch_look(&role, SECOND, why));
+    assert_non_null(strstr(why, "no heartbeat for 10 s"));
+    role_finish_test(&role);
+}
+
 /* The supervisor did not run for an hour, so nobody else did for all it knows. */
 static void time_that_the_supervisor_missed_does_not_count(void **state)
 {
@@ -182,6 +273,7 @@ int main(void)
         cmocka_unit_test(a_stopped_one_hangs),
         cmocka_unit_test(a_starved_one_has_longer),
         cmocka_unit_test(a_start_has_longer),
+        cmocka_unit_test(a_thread_that_is_silent_is_its_role),
         cmocka_unit_test(time_that_the_supervisor_missed_does_not_count),
         cmocka_unit_test(one_that_does_not_run_is_not_looked_at),
     };
