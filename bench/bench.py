@@ -427,13 +427,25 @@ def bench_transfer(cold, size):
             ">= 0.5 x plain TCP copy to the same file system")
 
 
+def cgroups_of(service):
+    """Groups of its instance, in whatever hierarchies there are."""
+    name, found = f"abx-{service.instance()}", set()
+    for line in Path("/proc/mounts").read_text().splitlines():
+        if line.split()[2] in ("cgroup", "cgroup2"):
+            found |= {at for at, _, _ in os.walk(line.split()[1]) if f"/{name}/" in f"{at}/"}
+    return len(found)
+
+
 def counts(service):
-    """Process, fd, memory and folder counts of the roles."""
+    """What must not grow: of the roles processes, fds and memory; files and folders (inodes, all of them, and folders alone)
+    in the data dir with the pool and in the run dir; cgroups; what is left of the machine's memory."""
     pids = [p for ps in service.roles().values() for p in ps]
     fds = sum(len(os.listdir(f"/proc/{p}/fd")) for p in pids)
     rss = sum(int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{p}/status").read_text()).group(1)) for p in pids)
-    dirs = sum(len(os.listdir(d)) for d in (service.data_dir / "pool/fs").glob("*") if d.is_dir())
-    return {"roles": len(pids), "fds": fds, "rss_kib": rss, "folders": dirs}
+    trees = [(len(folders), len(files)) for top in (service.data_dir, Path("/run/abx") / service.instance())
+             for _, folders, files in os.walk(top)]
+    return {"roles": len(pids), "fds": fds, "rss_kib": rss, "inodes": sum(a + b for a, b in trees),
+            "folders": sum(a for a, _ in trees), "cgroups": cgroups_of(service), "available_mib": available() >> 20}
 
 
 def bench_cycles(cold, n):
