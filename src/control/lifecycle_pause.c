@@ -14,7 +14,8 @@
 
 #define HOLD_MS 4500 /* gateways are disconnected before, TABLE_HOLD_MS */
 #define LATER_MS 500
-#define AGAIN_MS 5000 /* after a pause that failed it is not over at once again */
+#define STOP_MAX_NS (60 * NSEC_PER_SEC) /* twice a call's own deadline */
+#define AGAIN_MS 5000                   /* after a pause that failed it is not over at once again */
 
 static const struct change no_change;
 
@@ -273,6 +274,14 @@ void act_reopen(struct sandbox *sb, const struct change *c)
     sb->lifecycle->opts.on_visible(sb->lifecycle->opts.user, sb);
 }
 
+/* The driver knows no such processes, or could not end them in the time that it gets. The row says `paused`
+ * without memory by now, which is what counts: the next comparison ends what is left of the processes, and says
+ * so when nothing is left of the files either. */
+static bool stop_is_over(const struct sandbox *sb, const struct abx_err *failure)
+{
+    return failure->code == ABX_NOT_FOUND || time_mono_ns() - sb->t_state_ns > STOP_MAX_NS;
+}
+
 void act_later(struct sandbox *sb, const struct change *c)
 {
     /* Not its timer but the driver, which is compared with every 30 s: the time that it has goes on. */
@@ -281,6 +290,10 @@ void act_later(struct sandbox *sb, const struct change *c)
     if (c->failure && sb->state == SANDBOX_THAWING &&
         (c->failure->code == ABX_FAILED_PRECONDITION || c->failure->code == ABX_NOT_FOUND)) {
         lifecycle_fire(sb, EV_DIED, &(struct change){ .reason = "lost" });
+        return;
+    }
+    if (c->failure && sb->state == SANDBOX_STOPPING && stop_is_over(sb, c->failure)) {
+        lifecycle_fire(sb, EV_DONE, &no_change);
         return;
     }
     if (c->failure && c->failure->code != ABX_UNAVAILABLE)

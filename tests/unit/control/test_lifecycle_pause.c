@@ -192,6 +192,48 @@ static void a_stop_that_fails_is_tried_again(void **state)
     assert_int_equal(reached.status, 204);
 }
 
+/* The row says paused, without memory: nothing is left to do. */
+static void a_stop_of_what_the_driver_does_not_know_is_done(void **state)
+{
+    struct answer a = { 0 };
+    struct abx_err failure;
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_STOPPING, &a, id);
+    (void)err_set(&failure, ABX_NOT_FOUND, "no sandbox");
+    assert_true(end_change(&failure));
+    assert_int_equal(reached.status, 204);
+    assert_true(is_paused(id));
+    /* Its files are gone, too: the next comparison says so. */
+    lifecycle_driver_up(w.lifecycle);
+    end_list(NULL, 0, false);
+    assert_true(run_until(settle, id));
+    assert_true(run_until(is_empty, NULL));
+}
+
+static void a_stop_that_fails_for_ever_is_over_one_day(void **state)
+{
+    struct answer a = { 0 };
+    struct abx_err failure;
+    char id[SANDBOX_ID_SIZE];
+    const char *ids[] = { id };
+
+    (void)state;
+    reach(SANDBOX_STOPPING, &a, id);
+    find(id)->t_state_ns -= 61 * NSEC_PER_SEC;
+    (void)err_set(&failure, ABX_INTERNAL, "stuck");
+    assert_true(end_change(&failure));
+    assert_int_equal(reached.status, 204);
+    assert_true(is_paused(id));
+    /* The comparison goes on with it. */
+    lifecycle_driver_up(w.lifecycle);
+    end_list(ids, 1, false);
+    assert_int_equal(w.fake.n_stops, 2);
+    assert_true(end_change(NULL));
+    assert_int_equal(w.fake.state, DRIVER_STOPPED);
+}
+
 static void a_freeze_that_fails_leaves_it_running(void **state)
 {
     struct request_answer pause;
@@ -583,6 +625,8 @@ int main(void)
         TEST(a_comparison_takes_no_time_away),
         TEST(without_memory_the_files_are_synced_and_the_processes_end_last),
         TEST(a_stop_that_fails_is_tried_again),
+        TEST(a_stop_of_what_the_driver_does_not_know_is_done),
+        TEST(a_stop_that_fails_for_ever_is_over_one_day),
         TEST(a_freeze_that_fails_leaves_it_running),
         TEST(a_wake_that_fails_leaves_it_paused),
         TEST(what_has_no_processes_to_thaw_starts_with_its_files),
