@@ -298,6 +298,46 @@ static void what_has_no_processes_to_thaw_starts_with_its_files(void **state)
     assert_int_equal(reached.status, 201);
 }
 
+/* The driver died when it had started it, so the row is still `paused`. */
+static void what_runs_although_its_row_says_paused_ends_and_starts(void **state)
+{
+    struct answer a = { 0 };
+    struct abx_err failure;
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_RUNNING, &a, id);
+    request(id, EV_PAUSE, true, &reached);
+    while (state_of(id) != SANDBOX_PAUSED) {
+        (void)end_change(NULL);
+        (void)uv_run(&w.loop, UV_RUN_NOWAIT);
+    }
+    request(id, EV_CONNECT, false, &reached);
+    (void)err_reason(&failure, ABX_REASON_CONFLICT, "it is not stopped");
+    end_create(&failure);
+    assert_int_equal(reached.n, 0);
+    assert_int_equal(w.fake.n_freezes, 2);
+    assert_true(end_change(NULL));
+    assert_int_equal(w.fake.n_stops, 2);
+    assert_true(end_change(NULL));
+    end_create(NULL);
+    assert_true(run_until(is_requested, &reached));
+    assert_int_equal(reached.status, 201);
+    /* Once: whatever is in the way then is told. */
+    request(id, EV_PAUSE, true, &reached);
+    while (state_of(id) != SANDBOX_PAUSED) {
+        (void)end_change(NULL);
+        (void)uv_run(&w.loop, UV_RUN_NOWAIT);
+    }
+    request(id, EV_CONNECT, false, &reached);
+    end_create(&failure);
+    assert_true(end_change(NULL));
+    assert_true(end_change(NULL));
+    end_create(&failure);
+    assert_int_equal(reached.http, 409);
+    assert_true(is_paused(id));
+}
+
 static void memory_that_is_not_wanted_is_dropped_first(void **state)
 {
     struct answer a = { 0 };
@@ -630,6 +670,7 @@ int main(void)
         TEST(a_freeze_that_fails_leaves_it_running),
         TEST(a_wake_that_fails_leaves_it_paused),
         TEST(what_has_no_processes_to_thaw_starts_with_its_files),
+        TEST(what_runs_although_its_row_says_paused_ends_and_starts),
         TEST(memory_that_is_not_wanted_is_dropped_first),
         TEST(requests_take_turns_and_each_gets_its_answer),
         TEST(too_many_requests_are_refused),
