@@ -18,9 +18,10 @@ struct cloning {
     int stop_fd; /* an eventfd: the worker's copy stops when it is set */
     bool was_running;
     uint32_t us;
+    struct abx_err err; /* what the copy failed with */
 };
 
-static void reply(const struct cloning *c, const struct abx_err *failure)
+static void reply(const struct cloning *c)
 {
     Abx__Ipc__Frame f = ABX__IPC__FRAME__INIT;
     Abx__Ipc__CloneReply body = ABX__IPC__CLONE_REPLY__INIT;
@@ -28,8 +29,8 @@ static void reply(const struct cloning *c, const struct abx_err *failure)
     body.us = c->us;
     f.body_case = ABX__IPC__FRAME__BODY_CLONE_REPLY;
     f.clone_reply = &body;
-    if (failure)
-        server_reply_error(c->engine, c->conn, c->seq, failure);
+    if (c->err.code)
+        server_reply_error(c->engine, c->conn, c->seq, &c->err);
     else
         server_reply(c->engine, c->conn, c->seq, &f);
 }
@@ -47,6 +48,7 @@ static void from_done(struct cloning *c)
     struct sandbox *sb = c->from;
     struct abx_err err;
 
+    reply(c);
     if (--sb->n_copies > 0) { /* of a stopped one several at a time */
         cloning_free(c);
         return;
@@ -62,11 +64,16 @@ static void from_done(struct cloning *c)
 
 static void on_thawed(void *user, const struct job_result *r, int *fds, size_t n_fds)
 {
+    struct cloning *c = user;
+
     (void)fds;
     (void)n_fds;
-    if (r->err.code)
+    if (r->err.code) { /* as the record says; control thaws what should run */
         log_err("a sandbox that was copied could not be thawed", &r->err);
-    from_done(user);
+        c->from->state = SANDBOX_FROZEN;
+        c->was_running = false;
+    }
+    from_done(c);
 }
 
 static void to_done(struct cloning *c, bool is_made)
@@ -92,10 +99,11 @@ static void on_cloned(void *user, const struct job_result *r, int *fds, size_t n
     (void)fds;
     (void)n_fds;
     c->us = r->u.us;
+    c->err = r->err;
     to_done(c, r->err.code == 0);
-    reply(c, r->err.code ? &r->err : NULL);
     j.record = c->from->record;
-    if (c->was_running && r->is_cut_off &&
+    /* Whatever failed, it may be frozen. Nothing else may be asked of it until it is not. */
+    if (c->was_running && r->err.code != 0 && !c->from->kill_wanted &&
         crew_submit(c->engine->crew, WORKER_CONTROL, &j, NULL, 0, on_thawed, c, &err) == 0)
         return;
     from_done(c);
@@ -210,10 +218,9 @@ void sandbox_clone(struct engine *e, struct sandbox *sb, const char *new_id, uin
     c->to->cloning = c;
     sb->is_busy = true;
     sb->n_copies++;
-    r = submit(c, &err);
+    r = submit(c, &c->err);
     if (r == 0)
         return;
     to_done(c, false);
-    reply(c, &err);
     from_done(c);
 }
