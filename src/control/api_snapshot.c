@@ -51,7 +51,15 @@ static void making_end(struct making *m, const struct abx_err *failure)
 
 static void on_added(void *user, const struct abx_err *failure)
 {
-    making_end(user, failure);
+    struct making *m = user;
+    struct abx_err err;
+
+    if (failure) {
+        err = *failure;
+        (void)err_wrap(&err, err.code, "Snapshot of sandbox \"%s\" cannot be written down",
+                       m->snapshot.sandbox_id);
+    }
+    making_end(m, failure ? &err : NULL);
 }
 
 static void on_copied(void *user, int status, const struct abx_err *failure)
@@ -63,7 +71,7 @@ static void on_copied(void *user, int status, const struct abx_err *failure)
     if (failure)
         making_end(m, failure);
     else if (snapshots_add(m->rq->c->snapshots, m->snapshot.id, on_added, m, &err) < 0)
-        making_end(m, &err);
+        on_added(m, &err);
 }
 
 static int parse_name(struct api_request *rq, char to[NAME_PART_SIZE], struct abx_err *err)

@@ -168,6 +168,12 @@ void lifecycle_free(struct lifecycle *l)
         free_waiters(sb);
         sandbox_free_later(sb);
     }
+    while (l->unremoved) {
+        struct sandbox *sb = l->unremoved;
+
+        l->unremoved = sb->next;
+        sandbox_free_later(sb);
+    }
     while (l->kept) {
         struct kept *k = l->kept;
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "control/lifecycle_internal.h"
@@ -59,6 +60,12 @@ void lifecycle_count_create(const struct sandbox *sb, const struct abx_err *fail
 static void on_started(void *user, const struct driver_created *created,
                        const struct abx_err *failure, bool was_sent);
 static void on_committed(void *user, const struct abx_err *failure);
+
+/* Which step it was belongs to every failure. */
+static void name_step(struct abx_err *err, enum sandbox_state state)
+{
+    (void)err_wrap(err, err->code, "Failed to create sandbox while %s", machine_state(state)->name);
+}
 
 /* Creators hear of the failure at once; what may be left of the sandbox is killed behind them. An
  * idempotency key is kept only for answers that another try would get again. */
@@ -121,7 +128,9 @@ int lifecycle_start(struct sandbox *sb, struct abx_err *err)
 
     if (sb->is_secure)
         access_token_make(sb->lifecycle->opts.seed, sb->id, token);
-    r = d->ops->create(d, &req, on_started, sb, err);
+    r = fault_at(sb->state == SANDBOX_WAKING ? "resume.start" : "create.start", err);
+    if (r == 0)
+        r = d->ops->create(d, &req, on_started, sb, err);
     sb->has_start = r == 0;
     return r;
 }
@@ -147,8 +156,10 @@ static void on_cloned(void *user, uint32_t us, const struct abx_err *failure)
 static int start_clone(struct sandbox *sb, struct abx_err *err)
 {
     struct driver *d = sb->lifecycle->opts.driver;
-    int r = d->ops->clone(d, sb->clone_of, sb->id, on_cloned, sb, err);
+    int r = fault_at("fork.files", err);
 
+    if (r == 0)
+        r = d->ops->clone(d, sb->clone_of, sb->id, on_cloned, sb, err);
     sb->has_start = r == 0;
     if (r != ABX_UNAVAILABLE ||
         time_mono_ns() - sb->t_written_ns > (int64_t)DRIVER_WAIT_MS * NSEC_PER_MSEC)
@@ -180,10 +191,16 @@ void act_start(struct sandbox *sb, const struct change *c)
 
 void act_refuse_create(struct sandbox *sb, const struct change *c)
 {
+    struct abx_err err;
+
     sb->kill_reason = "failed";
-    if (c->failure) /* else it has joined another one */
-        lifecycle_count_create(sb, c->failure);
-    lifecycle_answer_creators(sb, 0, NULL, c->failure, true);
+    if (c->failure) { /* else it has joined another one */
+        err = *c->failure;
+        if (!c->is_ours)
+            name_step(&err, c->from);
+        lifecycle_count_create(sb, &err);
+    }
+    lifecycle_answer_creators(sb, 0, NULL, c->failure ? &err : NULL, true);
     lifecycle_finish(sb);
 }
 
@@ -217,9 +234,11 @@ static int submit_run(struct sandbox *sb, struct abx_err *err)
     char id[UUID_SIZE];
     struct store_event event = { id, "sandbox.lifecycle.created", sb->data, sb->started_ms };
     struct store_answer answer = { 201, sb->answer };
+    int r = fault_at("create.commit", err);
 
     uuid_new(id);
-    return store_sandbox_run(l->opts.store, &row, &answer, &event, on_committed, sb, err);
+    return r < 0 ? r
+                 : store_sandbox_run(l->opts.store, &row, &answer, &event, on_committed, sb, err);
 }
 
 void lifecycle_take_created(struct sandbox *sb, const struct driver_created *created)
@@ -263,7 +282,8 @@ static void judge_driver(struct abx_err *err)
         break;
     default:
         log_err("driver cannot create a sandbox", err);
-        (void)err_set(err, ABX_INTERNAL, "Failed to create sandbox");
+        err->code = ABX_INTERNAL;
+        err->reason = ABX_REASON_NONE;
         break;
     }
 }
@@ -275,6 +295,8 @@ void act_fail_create(struct sandbox *sb, const struct change *c)
 
     if (is_start && !c->is_ours)
         judge_driver(&err);
+    if (!c->is_ours)
+        name_step(&err, c->from);
     fail_create(sb, c->from, &err, is_start && !c->was_sent);
 }
 
@@ -293,6 +315,7 @@ void act_open(struct sandbox *sb, const struct change *c)
     char *body = TAKE_PTR(sb->answer);
 
     (void)c;
+    (void)fault_at("create.answer", NULL);
     (void)uv_timer_start(&sb->timer, lifecycle_on_timer, (uint64_t)sb->timeout_ms, 0);
     log_created(sb);
     lifecycle_count_create(sb, NULL);
@@ -344,10 +367,12 @@ static void on_claimed(void *user, const struct store_created *created,
 static int submit_claim(struct claim *claim, struct abx_err *err)
 {
     struct store_sandbox row = sandbox_row(claim->sb, "creating");
+    int r = fault_at("create.row", err);
 
     claim->tries++;
-    return store_sandbox_create(claim->sb->lifecycle->opts.store, &row, claim->request_hash,
-                                on_claimed, claim, err);
+    return r < 0 ? r
+                 : store_sandbox_create(claim->sb->lifecycle->opts.store, &row, claim->request_hash,
+                                        on_claimed, claim, err);
 }
 
 /* The first create with this key: its answer, when it has one, else its creators are joined. False:
@@ -401,7 +426,7 @@ static void on_claimed(void *user, const struct store_created *created,
                          "Idempotency-Key was already used with a different request");
         break;
     }
-    lifecycle_fire(sb, EV_FAILED, &(struct change){ .failure = &err });
+    lifecycle_fire(sb, EV_FAILED, &(struct change){ .failure = &err, .is_ours = true });
 }
 
 int lifecycle_create(struct lifecycle *l, const struct sandbox_spec *spec, sandbox_created_fn done,
@@ -427,8 +452,11 @@ int lifecycle_create(struct lifecycle *l, const struct sandbox_spec *spec, sandb
         r = table_add(l, sb, err);
     if (r == 0) {
         r = submit_claim(claim, err);
-        if (r < 0)
+        if (r < 0) {
             table_remove(l, sb);
+            if (err)
+                name_step(err, SANDBOX_WRITING);
+        }
     }
     if (r < 0) {
         free(sb->creators);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "control/lifecycle_internal.h"
@@ -37,7 +38,8 @@ static bool ends_badly(const char *reason)
     return false;
 }
 
-static void submit_remove(struct sandbox *sb)
+/* The row goes, and the event of the end comes. */
+static int remove_row(struct sandbox *sb, store_done_fn done, struct abx_err *err)
 {
     struct store_sandbox row = sandbox_row(sb, "killing");
     _cleanup_(freep) char *data = end_data(sb);
@@ -47,11 +49,19 @@ static void submit_remove(struct sandbox *sb)
                                  .data = data ? data : "{}",
                                  .time_ms = time_wall_ms(),
                                  .is_warning = ends_badly(sb->kill_reason) };
-    struct abx_err err = { 0 };
+    int r = fault_at("kill.row", err);
 
     uuid_new(id);
-    if (store_sandbox_remove(sb->lifecycle->opts.store, &row, sb->started_ms > 0 ? &event : NULL,
-                             on_removed, sb, &err) == 0)
+    return r < 0 ? r
+                 : store_sandbox_remove(sb->lifecycle->opts.store, &row,
+                                        sb->started_ms > 0 ? &event : NULL, done, sb, err);
+}
+
+static void submit_remove(struct sandbox *sb)
+{
+    struct abx_err err;
+
+    if (remove_row(sb, on_removed, &err) == 0)
         sb->is_removing = true;
     else
         (void)uv_timer_start(&sb->timer, lifecycle_on_timer, KILL_RETRY_MS, 0);
@@ -80,7 +90,8 @@ static void send_kill(struct sandbox *sb)
         sb->must_kill = true;
         return;
     }
-    if (d && d->ops->kill(d, sb->id, sb->request_id, on_killed, sb, &err) == 0)
+    if (d && fault_at("kill.processes", &err) == 0 &&
+        d->ops->kill(d, sb->id, sb->request_id, on_killed, sb, &err) == 0)
         sb->is_killing = true;
     else
         (void)uv_timer_start(&sb->timer, lifecycle_on_timer, KILL_RETRY_MS, 0);
@@ -99,7 +110,8 @@ void lifecycle_end(struct sandbox *sb, enum sandbox_state from, const char *reas
     (void)uv_timer_stop(&sb->timer);
     /* Not needed for safety (after a crash the row still says running, and so does the sandbox), so
      * that a full disk does not stop a kill. */
-    (void)store_sandbox_killing(l->opts.store, &row, answer, NULL);
+    if (fault_at("kill.note", NULL) == 0)
+        (void)store_sandbox_killing(l->opts.store, &row, answer, NULL);
     sandbox_forget_envs(sb); /* the row borrows from it */
     lifecycle_refuse_all(sb);
     sb->is_told = !was_visible || !l->opts.on_drop(l->opts.user, sb);
@@ -224,8 +236,8 @@ void act_died_early(struct sandbox *sb, const struct change *c)
     sb->kill_reason = c->reason;
 }
 
-/* Out of the table, killers hear of it. */
-void lifecycle_finish(struct sandbox *sb)
+/* Out of the table, killers hear of it. It is still there itself. */
+static void finish(struct sandbox *sb)
 {
     const struct lifecycle_opts *o = &sb->lifecycle->opts;
     struct kill_waiter *w = sb->killers;
@@ -236,7 +248,6 @@ void lifecycle_finish(struct sandbox *sb)
     table_remove(sb->lifecycle, sb);
     if (sb->started_ms > 0)
         log_info("sandbox ended", "id", sb->id, "reason", sb->kill_reason, NULL);
-    sandbox_free_later(sb);
     while (w) {
         struct kill_waiter *next = w->next;
 
@@ -246,12 +257,55 @@ void lifecycle_finish(struct sandbox *sb)
     }
 }
 
+void lifecycle_finish(struct sandbox *sb)
+{
+    finish(sb);
+    sandbox_free_later(sb);
+}
+
+static void keep_unremoved(struct sandbox *sb)
+{
+    struct lifecycle *l = sb->lifecycle;
+
+    sb->next = l->unremoved;
+    l->unremoved = sb;
+}
+
 void act_finish(struct sandbox *sb, const struct change *c)
 {
-    if (c->failure)
-        /* The sandbox is gone all the same; after a restart the row means one more kill. */
-        log_err("row of a dead sandbox cannot be deleted", c->failure);
-    lifecycle_finish(sb);
+    (void)fault_at("kill.answer", NULL);
+    finish(sb);
+    if (!c->failure) {
+        sandbox_free_later(sb);
+        return;
+    }
+    /* The sandbox is gone all the same, and a restart would take the row for one more kill. */
+    log_err("row of a dead sandbox cannot be deleted yet", c->failure);
+    keep_unremoved(sb);
+}
+
+static void on_removed_at_last(void *user, const struct abx_err *failure)
+{
+    struct sandbox *sb = user;
+
+    if (failure)
+        keep_unremoved(sb);
+    else
+        sandbox_free_later(sb);
+}
+
+void lifecycle_remove_rows(struct lifecycle *l)
+{
+    struct sandbox *list = TAKE_PTR(l->unremoved);
+    struct abx_err err;
+
+    while (list) {
+        struct sandbox *sb = list;
+
+        list = sb->next;
+        if (remove_row(sb, on_removed_at_last, &err) < 0)
+            keep_unremoved(sb);
+    }
 }
 
 void act_remove_again(struct sandbox *sb, const struct change *c)

@@ -45,7 +45,8 @@ struct lifecycle {
     unsigned generation; /* of the newest comparison with the driver; 0 = none began */
     unsigned compared;   /* the newest one that ended */
     uint64_t last_call;
-    struct kept *kept; /* lifecycle_keep */
+    struct kept *kept;         /* lifecycle_keep */
+    struct sandbox *unremoved; /* gone, but for a row that could not be deleted yet; by `next` */
 };
 
 /* What comes with an event. */
@@ -108,6 +109,8 @@ void act_finish(struct sandbox *sb, const struct change *c);
 void lifecycle_end(struct sandbox *sb, enum sandbox_state from, const char *reason,
                    const struct store_answer *answer);
 void lifecycle_finish(struct sandbox *sb);
+/* Tries again to delete the rows of those that are gone. */
+void lifecycle_remove_rows(struct lifecycle *l);
 
 /* --- lifecycle_pause.c --- */
 void act_copy(struct sandbox *sb, const struct change *c);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "control/lifecycle_internal.h"
@@ -78,10 +79,15 @@ enum driver_call { CALL_FREEZE, CALL_THAW, CALL_STOP, CALL_COPY };
 
 static void call_driver(struct sandbox *sb, enum driver_call what)
 {
+    static const char *const points[SANDBOX_STATES_] = {
+        [SANDBOX_COPYING] = "copy.files",  [SANDBOX_FREEZING] = "pause.freeze",
+        [SANDBOX_STOPPING] = "pause.stop", [SANDBOX_WAKING] = "resume.thaw",
+        [SANDBOX_THAWING] = "pause.undo",
+    };
     struct driver *d = sb->lifecycle->opts.driver;
     struct abx_err err;
     struct call *c = call_new(sb, &err);
-    int r = c ? 0 : err.code;
+    int r = c ? fault_at(points[sb->state], &err) : err.code;
 
     if (r == 0 && !d)
         r = err_set(&err, ABX_UNAVAILABLE, "there is no driver yet");
@@ -151,7 +157,7 @@ void act_check(struct sandbox *sb, const struct change *c)
         return;
     }
     call = call_new(sb, &err);
-    r = call ? 0 : err.code;
+    r = call ? fault_at("pause.check", &err) : err.code;
     if (r == 0)
         r = o->on_check ? o->on_check(o->user, sb, on_store, call, &err)
                         : err_set(&err, ABX_UNAVAILABLE, "nobody can ask it");
@@ -179,7 +185,7 @@ void act_drain(struct sandbox *sb, const struct change *c)
     sb->keeps_memory = !sb->operation->request.drops_memory;
     sb->end_before_ms = sb->end_ms;
     (void)uv_timer_start(&sb->timer, lifecycle_on_timer, HOLD_MS, 0);
-    if (!l->opts.on_hold(l->opts.user, sb))
+    if (fault_at("pause.drain", NULL) == 0 && !l->opts.on_hold(l->opts.user, sb))
         lifecycle_fire(sb, EV_HELD, &no_change);
 }
 
@@ -202,7 +208,7 @@ void act_save(struct sandbox *sb, const struct change *c)
     struct store_sandbox row;
     struct abx_err err;
     struct call *call = call_new(sb, &err);
-    int r = call ? 0 : err.code;
+    int r = call ? fault_at("pause.save", &err) : err.code;
 
     (void)c;
     uuid_new(id);
@@ -237,6 +243,7 @@ static void log_change(const struct sandbox *sb, const char *what)
 void act_paused(struct sandbox *sb, const struct change *c)
 {
     (void)c;
+    (void)fault_at("pause.answer", NULL);
     (void)uv_timer_stop(&sb->timer);
     log_change(sb, "sandbox paused");
     sb->lifecycle->opts.on_visible(sb->lifecycle->opts.user, sb);
@@ -358,7 +365,7 @@ static void drop_memory(struct sandbox *sb)
     struct abx_err err;
     struct call *c = call_new(sb, &err);
 
-    if (!c || d->ops->stop(d, sb->id, on_dropped, c, &err) < 0)
+    if (!c || fault_at("resume.stop", &err) < 0 || d->ops->stop(d, sb->id, on_dropped, c, &err) < 0)
         call_failed(sb, c, &err);
 }
 
@@ -453,7 +460,8 @@ void act_wake_failed(struct sandbox *sb, const struct change *c)
     }
     sb->lifecycle->opts.on_visible(sb->lifecycle->opts.user, sb);
     if (!c->is_ours) {
-        (void)err_wrap(&err, err.code, "Sandbox \"%s\" cannot be resumed", sb->id);
+        (void)err_wrap(&err, err.code, "Sandbox \"%s\" cannot be resumed while %s", sb->id,
+                       machine_state(c->from)->name);
         log_err("resume", &err);
         driver_trouble(&err);
     }
@@ -470,7 +478,7 @@ void act_resume_row(struct sandbox *sb, const struct change *c)
     struct store_sandbox row;
     struct abx_err err;
     struct call *call = call_new(sb, &err);
-    int r = call ? 0 : err.code;
+    int r = call ? fault_at("resume.row", &err) : err.code;
 
     if (c->created)
         lifecycle_take_created(sb, c->created);
@@ -494,6 +502,7 @@ void act_resumed(struct sandbox *sb, const struct change *c)
 {
     struct abx_err err;
 
+    (void)fault_at("resume.answer", NULL);
     if (c->failure)
         log_err("row of a resumed sandbox", c->failure);
     if (sb->operation->config && operation_configured(sb, sb->operation, c->failure, &err) < 0)

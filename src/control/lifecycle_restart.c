@@ -205,6 +205,7 @@ void lifecycle_driver_up(struct lifecycle *l)
     struct compare *c = calloc(1, sizeof(*c));
     struct sandbox *sb = l->first;
 
+    lifecycle_remove_rows(l);
     l->generation++;
     while (sb) {
         struct sandbox *next = sb->next;

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/path.h"
@@ -510,8 +511,10 @@ static int take_counters(struct control *c, const struct options *o, struct abx_
 
 static int run(struct service *s, struct options *o, struct abx_err *err)
 {
-    int r = open_folder(s, o, err);
+    int r = fault_init(err); /* while the file can still be seen */
 
+    if (r == 0)
+        r = open_folder(s, o, err);
     if (r == 0)
         r = drop(s, o, err);
     if (r == 0)

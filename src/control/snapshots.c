@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/log.h"
 
 #define TAG ":" NAME_DEFAULT_TAG
@@ -195,7 +196,9 @@ int snapshots_add(struct snapshots *s, const char *id, store_done_fn done, void 
         .disk_mb = t->disk_mb,
         .created_ms = t->created_ms,
     };
-    r = store_snapshot_add(s->store, &row, on_added, a, err);
+    r = fault_at("snapshot.row", err);
+    if (r == 0)
+        r = store_snapshot_add(s->store, &row, on_added, a, err);
     if (r == 0)
         (void)TAKE_PTR(a);
     return r;

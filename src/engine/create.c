@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -120,12 +121,13 @@ static int claim(struct creation *c, struct abx_err *err)
     int r;
 
     /* First the record: whatever comes next, the sandbox belongs to this id. */
-    r = record_write(e->records_fd, &sb->record, err);
+    r = FAULT_STEP("claim.record", err, record_write(e->records_fd, &sb->record, err));
     /* The name before the identity: what the guest does on its claim sees it. */
     if (r == 0)
-        r = hostname_set(sb->pidfd, e->own_uts_fd, c->hostname, err);
+        r = FAULT_STEP("claim.name", err, hostname_set(sb->pidfd, e->own_uts_fd, c->hostname, err));
     if (r == 0)
-        r = identity_deliver(sb->netns_fd, buf_slice(&c->identity), err);
+        r = FAULT_STEP("claim.identity", err,
+                       identity_deliver(sb->netns_fd, buf_slice(&c->identity), err));
     return r < 0 ? r : open_to_others(c, err);
 }
 
@@ -298,7 +300,8 @@ void creation_start(struct creation *c, struct sandbox *sb)
     e->creating++;
     /* The worker is at it meanwhile. */
     if (!c->warm)
-        (void)identity_deliver(sb->netns_fd, buf_slice(&c->identity), &c->err);
+        (void)FAULT_STEP("start.identity", &c->err,
+                         identity_deliver(sb->netns_fd, buf_slice(&c->identity), &c->err));
 }
 
 /* --- begin -------------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/options.h"
@@ -26,6 +27,10 @@ int main(int argc, char **argv)
     }
     if (is_help)
         return fputs(options_usage, stdout) < 0;
+    if (fault_init(&err) < 0) {
+        log_start_failure("the engine cannot start", &err);
+        return 1;
+    }
     (void)umask(022);
     return o.is_worker ? worker_main(&o) : engine_run(&o, argv);
 }

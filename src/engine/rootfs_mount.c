@@ -11,6 +11,7 @@
 #include <sys/statvfs.h>
 #include <time.h>
 
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/path.h"
@@ -236,7 +237,7 @@ static int mount_overlay(enum mount_path path, const struct spawn_spec *spec, in
     _cleanup_(layers_done) struct layers l = { .upper = -EBADF };
     _cleanup_(closep) int tree = -EBADF;
     struct timespec now;
-    int r = layers_open(spec, &l, err);
+    int r = FAULT_STEP("start.layers", err, layers_open(spec, &l, err));
 
     if (r == 0)
         r = write_identity(l.upper, spec->hostname, err);
@@ -247,12 +248,12 @@ static int mount_overlay(enum mount_path path, const struct spawn_spec *spec, in
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
     *ret_layers_ns = now.tv_sec * NSEC_PER_SEC + now.tv_nsec;
     if (path == MOUNT_BY_FD)
-        return overlay_make(path, &l, ret_fd, err);
+        return FAULT_STEP("start.overlay", err, overlay_make(path, &l, ret_fd, err));
     /* All attached layers go at once with the mount that they are attached in. */
     tree = mnt_open_tree(AT_FDCWD, "/layers", OPEN_TREE_CLONE);
     if (tree < 0 || mnt_attach(tree, "/layers") < 0)
         return err_sys(err, errno, "attach '/layers'");
-    r = overlay_make(path, &l, ret_fd, err);
+    r = FAULT_STEP("start.overlay", err, overlay_make(path, &l, ret_fd, err));
     if (mnt_umount("/layers", MOUNTAPI_DETACH) < 0)
         abort(); /* the next sandbox would be made of this one's layers */
     return r;
@@ -325,6 +326,17 @@ static int mount_cgroup(int cgroup_fd, int *ret_fd, struct abx_err *err)
     return 0;
 }
 
+static int mount_others(const struct spawn_spec *spec, struct rootfs *made, struct abx_err *err)
+{
+    int r = mount_dev(spec->userns_fd, &made->dev, err);
+
+    if (r == 0)
+        r = mount_boot_id(spec->boot_id, &made->boot_id, err);
+    if (r == 0 && spec->cgroup_root_fd >= 0)
+        r = mount_cgroup(spec->cgroup_root_fd, &made->cgroup, err);
+    return r;
+}
+
 int rootfs_mount(enum mount_path path, const struct spawn_spec *spec, struct rootfs *ret,
                  int64_t *ret_layers_ns, struct abx_err *err)
 {
@@ -332,11 +344,7 @@ int rootfs_mount(enum mount_path path, const struct spawn_spec *spec, struct roo
     int r = mount_overlay(path, spec, &made.overlay, ret_layers_ns, err);
 
     if (r == 0)
-        r = mount_dev(spec->userns_fd, &made.dev, err);
-    if (r == 0)
-        r = mount_boot_id(spec->boot_id, &made.boot_id, err);
-    if (r == 0 && spec->cgroup_root_fd >= 0)
-        r = mount_cgroup(spec->cgroup_root_fd, &made.cgroup, err);
+        r = FAULT_STEP("start.mounts", err, mount_others(spec, &made, err));
     if (r < 0)
         return r;
     *ret = made;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -28,11 +29,43 @@ static struct client *client_find(const struct engine *e, uint64_t id)
     return k;
 }
 
+/* The point before a request is looked at, and, of its answer, when all is done and control does not know yet. */
+static const char *point_of(const Abx__Ipc__Frame *f)
+{
+    switch (f->body_case) {
+    case ABX__IPC__FRAME__BODY_CREATE:
+        return "engine.create";
+    case ABX__IPC__FRAME__BODY_CREATE_REPLY:
+        return "engine.created";
+    case ABX__IPC__FRAME__BODY_KILL:
+        return "engine.kill";
+    case ABX__IPC__FRAME__BODY_KILL_REPLY:
+        return "engine.killed";
+    case ABX__IPC__FRAME__BODY_FREEZE:
+        return f->freeze->thaw ? "engine.thaw" : "engine.freeze";
+    case ABX__IPC__FRAME__BODY_FREEZE_REPLY:
+        return "engine.frozen";
+    case ABX__IPC__FRAME__BODY_STOP:
+        return "engine.stop";
+    case ABX__IPC__FRAME__BODY_STOP_REPLY:
+        return "engine.stopped";
+    case ABX__IPC__FRAME__BODY_CLONE:
+        return "engine.clone";
+    case ABX__IPC__FRAME__BODY_CLONE_REPLY:
+        return "engine.cloned";
+    default: /* foreign */
+        return NULL;
+    }
+}
+
 void server_reply(struct engine *e, uint64_t conn, uint64_t seq, Abx__Ipc__Frame *frame)
 {
     struct client *k = client_find(e, conn);
+    const char *point = point_of(frame);
     struct abx_err err;
 
+    if (point)
+        (void)fault_at(point, NULL);
     if (k && ipc_conn_reply(k->conn, seq, frame, &err) < 0) {
         log_err("answer to control", &err);
         ipc_conn_close(k->conn); /* it asks again when it is back */
@@ -392,6 +425,11 @@ static void take_hello(struct client *k, const Abx__Ipc__Frame *f)
 
 static int take_request(struct client *k, const Abx__Ipc__Frame *f, struct abx_err *err)
 {
+    const char *point = point_of(f);
+    int r = point ? fault_name_step(fault_at(point, err), point, err) : 0;
+
+    if (r < 0)
+        return r;
     switch (f->body_case) {
     case ABX__IPC__FRAME__BODY_HELLO:
         take_hello(k, f);

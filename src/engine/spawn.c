@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/fd.h"
 #include "engine/caps.h"
 #include "engine/netns.h"
@@ -348,7 +349,7 @@ static int start_as_owner(struct attempt *a, struct abx_err *err)
     r = rootfs_mount(a->s->path, a->spec, &a->rootfs, &a->layers, err);
     a->mounted = now_ns();
     if (r == 0)
-        r = netns_call(a->spec->netns_fd, do_clone, a, err);
+        r = FAULT_STEP("start.clone", err, netns_call(a->spec->netns_fd, do_clone, a, err));
     become(0);
     a->cloned = now_ns();
     return r;
@@ -374,7 +375,7 @@ static int drive(struct attempt *a, struct abx_err *err)
     /* From here on only the children hold their ends. */
     fd_close(TAKE_FD(a->child.sync_fd));
     fd_close(TAKE_FD(a->child.fail_fd));
-    r = write_maps(a, err);
+    r = FAULT_STEP("start.maps", err, write_maps(a, err));
     if (r == 0)
         r = say(a, 'm', err);
     a->mapped = now_ns();
@@ -388,7 +389,7 @@ static int drive(struct attempt *a, struct abx_err *err)
     if (r == 0)
         r = say(a, 'g', err);
     a->went = now_ns();
-    return r < 0 ? r : await_exec(a, err);
+    return r < 0 ? r : FAULT_STEP("start.exec", err, await_exec(a, err));
 }
 
 /* The time line: the spawner's up to the clone, then PID 1's. */

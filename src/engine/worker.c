@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/path.h"
@@ -49,17 +50,19 @@ int worker_remove_all(struct worker *w, const char *name, bool keeps_upper,
                       bool *ret_has_upper_left, struct abx_err *err)
 {
     struct abx_err why;
-    int r = cgroup_kill(w->cgroups, name, KILL_TIMEOUT_MS, &why);
+    int r =
+        FAULT_STEP("remove.processes", &why, cgroup_kill(w->cgroups, name, KILL_TIMEOUT_MS, &why));
 
     if (r < 0 && r != ABX_NOT_FOUND) {
         if (err)
             *err = why;
         return r;
     }
-    r = cgroup_remove(w->cgroups, name, err);
+    r = FAULT_STEP("remove.groups", err, cgroup_remove(w->cgroups, name, err));
     if (r < 0)
         return r;
-    *ret_has_upper_left = !keeps_upper && disk_upper_trash(w->pool, name, &why) < 0;
+    *ret_has_upper_left =
+        !keeps_upper && FAULT_STEP("remove.upper", &why, disk_upper_trash(w->pool, name, &why)) < 0;
     if (*ret_has_upper_left)
         log_err("an upper stays in the pool for now", &why);
     return 0;
@@ -76,12 +79,24 @@ static void send_oom(struct worker *w, const char *name)
     worker_send(&event, NULL, 0);
 }
 
+/* It does not count as saved any more. A pool that lets nothing go does not keep a sandbox. */
+static bool forget_saved(struct worker *w, const struct record *r)
+{
+    struct abx_err why;
+    bool is_gone =
+        r->sandbox_id[0] == '\0' || disk_pool_why_dead(w->pool)[0] ||
+        FAULT_STEP("remove.note", &why, saved_remove(w->pool, r->name, r->sandbox_id, &why)) == 0;
+
+    if (!is_gone)
+        log_err("a sandbox that ends stays noted as saved", &why);
+    return is_gone;
+}
+
 /* The record goes last: until then everything that is left can be found again. */
 static int run_remove(struct worker *w, const struct job *j, struct job_result *ret)
 {
     struct record record;
-    struct abx_err why;
-    bool keeps_upper;
+    bool keeps_upper, is_forgotten;
     int r;
 
     if (j->wants_oom)
@@ -89,21 +104,24 @@ static int run_remove(struct worker *w, const struct job *j, struct job_result *
     if (record_read(w->records_fd, j->record.name, &record, NULL) == 0)
         ret->record.uid_base = record.uid_base;
     /* First: as long as it counts as saved its upper is nobody's to take away. */
-    if (!j->keeps_upper && j->record.sandbox_id[0] != '\0' && !disk_pool_why_dead(w->pool)[0] &&
-        saved_remove(w->pool, j->record.name, j->record.sandbox_id, &why) < 0)
-        log_err("a sandbox that ends stays noted as saved", &why);
+    is_forgotten = j->keeps_upper || forget_saved(w, &j->record);
     keeps_upper =
         j->keeps_upper || (j->record.sandbox_id[0] == '\0' && saved_has(w->pool, j->record.name));
     r = worker_remove_all(w, j->record.name, keeps_upper, &ret->has_upper_left, &ret->err);
+    if (!is_forgotten)
+        (void)forget_saved(w, &j->record); /* what is in the way may be gone by now */
     if (r == 0 && j->must_sweep)
         r = record_sweep(w->records_fd, j->record.name, &ret->err);
-    return r < 0 ? r : record_remove(w->records_fd, j->record.name, &ret->err);
+    return r < 0 ? r
+                 : FAULT_STEP("remove.record", &ret->err,
+                              record_remove(w->records_fd, j->record.name, &ret->err));
 }
 
 /* --- freeze, resize, usage ---------------------------------------------------------------------- */
 
 static int run_freeze(struct worker *w, const struct job *j, bool on, struct job_result *ret)
 {
+    const char *point = on ? "freeze.processes" : "thaw.processes";
     int64_t begin;
     int r = on && j->keeps_upper ? worker_revive(w, &ret->err) : 0;
 
@@ -113,10 +131,12 @@ static int run_freeze(struct worker *w, const struct job *j, bool on, struct job
     if (!on && j->record.limits.memory_mb > 0)
         (void)cgroup_swap_allow(w->cgroups, j->record.name, false, NULL);
     begin = time_mono_ns();
-    r = cgroup_freeze(w->cgroups, j->record.name, on, FREEZE_TIMEOUT_MS, &ret->err);
+    r = FAULT_STEP(point, &ret->err,
+                   cgroup_freeze(w->cgroups, j->record.name, on, FREEZE_TIMEOUT_MS, &ret->err));
     ret->u.us = (uint32_t)((time_mono_ns() - begin) / 1000);
     if (r == 0 && on && j->keeps_upper) {
-        r = saved_add(w->pool, j->record.name, j->record.sandbox_id, &ret->err);
+        r = FAULT_STEP("freeze.note", &ret->err,
+                       saved_add(w->pool, j->record.name, j->record.sandbox_id, &ret->err));
         if (r < 0)
             (void)cgroup_freeze(w->cgroups, j->record.name, false, FREEZE_TIMEOUT_MS, NULL);
     }
@@ -222,7 +242,7 @@ static int run_save(struct worker *w, struct job_result *ret)
 {
     int r = worker_revive(w, &ret->err);
 
-    return r < 0 ? r : disk_pool_sync(w->pool, &ret->err);
+    return r < 0 ? r : FAULT_STEP("save.sync", &ret->err, disk_pool_sync(w->pool, &ret->err));
 }
 
 /* The copy under way has a record like any upper that is being made; when it is whole, the note that it is
@@ -237,21 +257,25 @@ static int clone_upper(struct worker *w, const struct job *j, int stop_fd, uint3
     memcpy(target.name, j->target, sizeof target.name);
     memcpy(target.sandbox_id, j->target_id, sizeof target.sandbox_id);
     memcpy(target.boot_id, w->boot_id, sizeof target.boot_id);
-    r = record_write(w->records_fd, &target, err);
+    r = FAULT_STEP("clone.record", err, record_write(w->records_fd, &target, err));
     begin = time_mono_ns();
     if (r == 0 && j->must_freeze)
-        r = cgroup_freeze(w->cgroups, j->record.name, true, FREEZE_TIMEOUT_MS, err);
+        r = FAULT_STEP("clone.freeze", err,
+                       cgroup_freeze(w->cgroups, j->record.name, true, FREEZE_TIMEOUT_MS, err));
     if (r == 0)
-        r = disk_upper_clone(w->pool, j->record.name, j->target, stop_fd, err);
+        r = FAULT_STEP("clone.files", err,
+                       disk_upper_clone(w->pool, j->record.name, j->target, stop_fd, err));
     if (j->must_freeze) {
-        int thawed = cgroup_freeze(w->cgroups, j->record.name, false, FREEZE_TIMEOUT_MS,
-                                   r == 0 ? err : NULL);
+        struct abx_err *why = r == 0 ? err : NULL;
+        int thawed =
+            FAULT_STEP("clone.thaw", why,
+                       cgroup_freeze(w->cgroups, j->record.name, false, FREEZE_TIMEOUT_MS, why));
 
         r = r == 0 ? thawed : r;
         *ret_us = (uint32_t)((time_mono_ns() - begin) / 1000);
     }
     if (r == 0)
-        r = saved_add(w->pool, j->target, j->target_id, err);
+        r = FAULT_STEP("clone.note", err, saved_add(w->pool, j->target, j->target_id, err));
     return r;
 }
 
@@ -288,7 +312,7 @@ static int run_by_kind(struct worker *w, const struct job *j, int *fds, size_t n
     case JOB_THAW:
         return run_freeze(w, j, j->kind == JOB_FREEZE, ret);
     case JOB_RESIZE:
-        return worker_resize(w, &j->record, &ret->err);
+        return FAULT_STEP("claim.resize", &ret->err, worker_resize(w, &j->record, &ret->err));
     case JOB_USAGE:
         return measure(w, j->record.name, &ret->u.usage, &ret->err);
     case JOB_MEASURE:

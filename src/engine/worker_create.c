@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
@@ -67,7 +68,7 @@ static int before_go(void *user, pid_t init_pid, pid_t daemon_pid, int init_pidf
     c->record->start_ticks = process_start_ticks(init_pid);
     if (c->record->start_ticks == 0)
         return err_set(err, ABX_ABORTED, "the sandbox's first process is gone");
-    return record_write(c->w->records_fd, c->record, err);
+    return FAULT_STEP("start.running", err, record_write(c->w->records_fd, c->record, err));
 }
 
 static size_t split_layers(const struct job_create *j, const char **to)
@@ -145,7 +146,7 @@ static int spawn(struct creation *c, const struct job *j, const int *fds, int *r
 
     (void)snprintf(upper, sizeof upper, "%s/uppers/%s", disk_pool_path(c->w->pool),
                    c->record->name);
-    r = open_groups(c, &s, &groups, err);
+    r = FAULT_STEP("start.groups", err, open_groups(c, &s, &groups, err));
     stage(c, "groups");
     if (r == 0)
         r = spawn_sandbox(c->w->spawner, &s, &result, err);
@@ -171,10 +172,10 @@ static int create(struct creation *c, const struct job *j, const int *fds, int *
     memcpy(c->record->boot_id, c->w->boot_id, sizeof c->record->boot_id);
     c->record->phase = RECORD_STARTING;
     c->record->started_ms = time_wall_ms();
-    r = record_write(c->w->records_fd, c->record, err);
+    r = FAULT_STEP("start.record", err, record_write(c->w->records_fd, c->record, err));
     stage(c, "record");
     if (r == 0 && j->create.must_resize) {
-        r = worker_resize(c->w, c->record, err);
+        r = FAULT_STEP("start.resize", err, worker_resize(c->w, c->record, err));
         stage(c, "resize");
     }
     return r < 0 ? r : spawn(c, j, fds, ret_pidfd, err);

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "e2b/guest_abi.h"
@@ -142,11 +143,25 @@ static int make_network(int fds[SLOT_FDS], struct record *record, struct abx_err
     return r;
 }
 
+static int make_upper(struct worker *w, const struct record *record, bool is_kept,
+                      struct abx_err *err)
+{
+    uint64_t limit_bytes = (uint64_t)record->limits.disk_mb << 20;
+    int r;
+
+    if (!is_kept)
+        return disk_upper_create(w->pool, record->name, limit_bytes, err);
+    r = disk_upper_check(w->pool, record->name, err);
+    if (r < 0 || !disk_pool_is_limited(w->pool))
+        return r;
+    return disk_upper_set_limit(w->pool, record->name, limit_bytes, err); /* a clone has none yet */
+}
+
 static int make_slot(struct worker *w, struct record *record, bool keeps_upper, int fds[SLOT_FDS],
                      struct abx_err *err)
 {
     const struct cgroup_limits limits = worker_cgroup_limits(&record->limits);
-    int r = make_network(fds, record, err);
+    int r = FAULT_STEP("prepare.network", err, make_network(fds, record, err));
     bool has_upper_left;
 
     /* Groups of its first life, when the record of that was lost. */
@@ -154,16 +169,12 @@ static int make_slot(struct worker *w, struct record *record, bool keeps_upper, 
         r = worker_remove_all(w, record->name, true, &has_upper_left, err);
     /* A namespace that only descriptors hold goes with them; the record comes before what stays. */
     if (r == 0)
-        r = record_write(w->records_fd, record, err);
-    if (r == 0 && keeps_upper)
-        r = disk_upper_check(w->pool, record->name, err);
-    if (r == 0 && keeps_upper && disk_pool_is_limited(w->pool)) /* a clone has none yet */
-        r = disk_upper_set_limit(w->pool, record->name, (uint64_t)record->limits.disk_mb << 20,
-                                 err);
-    else if (r == 0 && !keeps_upper)
-        r = disk_upper_create(w->pool, record->name, (uint64_t)record->limits.disk_mb << 20, err);
+        r = FAULT_STEP("prepare.record", err, record_write(w->records_fd, record, err));
     if (r == 0)
-        r = cgroup_create(w->cgroups, record->name, &limits, record->uid_base, err);
+        r = FAULT_STEP("prepare.upper", err, make_upper(w, record, keeps_upper, err));
+    if (r == 0)
+        r = FAULT_STEP("prepare.groups", err,
+                       cgroup_create(w->cgroups, record->name, &limits, record->uid_base, err));
     return r;
 }
 
@@ -180,9 +191,9 @@ int job_prepare_run(struct worker *w, const struct job *j, struct job_result *re
 
     if (r < 0)
         return r;
-    lease = lease_take(w, &ret->err);
+    lease = fault_at("prepare.uids", &ret->err) == 0 ? lease_take(w, &ret->err) : NULL;
     if (!lease)
-        return ret->err.code;
+        return fault_name_step(ret->err.code, "prepare.uids", &ret->err);
     for (size_t i = 0; i < SLOT_FDS_MAX; i++)
         fds[i] = -EBADF;
     record->phase = RECORD_PREPARED;

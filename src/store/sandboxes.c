@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "store/rows.h"
 
 #define TRIM_EVERY 16 /* events of all sandboxes */
@@ -89,7 +90,7 @@ static int run_create(struct op *op, struct db *d, struct abx_err *err)
         if (r <= 0)
             return r;
     }
-    return db_finish(
+    r = db_finish(
         d,
         db_bind(d, SQL_SANDBOX_INSERT,
                 "INSERT INTO sandboxes (id, team_id, template_id, build_id, digest, alias, state,"
@@ -102,6 +103,7 @@ static int run_create(struct op *op, struct db *d, struct abx_err *err)
                 (int64_t)sb->disk_mb, sb->execution_id, sb->config,
                 sb->idempotency_key[0] ? sb->idempotency_key : NULL, sb->envs),
         err);
+    return r < 0 ? r : fault_at("store.create", err);
 }
 
 int store_sandbox_create(struct store *s, const struct store_sandbox *sb, const char *request_hash,
@@ -220,6 +222,8 @@ static int run_run(struct op *op, struct db *d, struct abx_err *err)
         r = err_set(err, ABX_INTERNAL, "no row of sandbox '%s'", sb->id);
     if (r == 0)
         r = put_answer(op, d, err);
+    if (r == 0)
+        r = fault_at("store.run", err);
     return r < 0 ? r : put_event(op, d, err);
 }
 
@@ -230,6 +234,8 @@ static int run_remove(struct op *op, struct db *d, struct abx_err *err)
                               "t", op->sandbox.id),
                       err);
 
+    if (r == 0)
+        r = fault_at("store.remove", err);
     return r < 0 ? r : put_event(op, d, err);
 }
 
@@ -275,6 +281,8 @@ static int run_pause(struct op *op, struct db *d, struct abx_err *err)
 
     if (r == 0 && sqlite3_changes(d->h) != 1)
         r = err_set(err, ABX_INTERNAL, "no row of sandbox '%s'", sb->id);
+    if (r == 0)
+        r = fault_at("store.pause", err);
     return r < 0 ? r : put_event(op, d, err);
 }
 
@@ -301,6 +309,8 @@ static int run_killing(struct op *op, struct db *d, struct abx_err *err)
                               op->sandbox.id),
                       err);
 
+    if (r == 0)
+        r = fault_at("store.killing", err);
     return r < 0 ? r : put_answer(op, d, err);
 }
 

@@ -1,19 +1,21 @@
 /* snapshots.c - rows of snapshots. See store.h. */
+#include "base/fault.h"
 #include "store/rows.h"
 
 static int run_add(struct op *op, struct db *d, struct abx_err *err)
 {
     const struct store_snapshot *t = &op->snapshot;
+    int r =
+        db_finish(d,
+                  db_bind(d, SQL_SNAPSHOT_INSERT,
+                          "INSERT INTO snapshots (id, team_id, name, sandbox_id, build_id, digest,"
+                          " alias, disk_mb, created_ms) VALUES ($1, $2, $3, $4, $5, $6, $7, $8,"
+                          " $9)",
+                          err, "tttttttii", t->id, t->team, t->name, t->sandbox_id, t->build_id,
+                          t->digest, t->alias, (int64_t)t->disk_mb, t->created_ms),
+                  err);
 
-    return db_finish(
-        d,
-        db_bind(d, SQL_SNAPSHOT_INSERT,
-                "INSERT INTO snapshots (id, team_id, name, sandbox_id, build_id, digest,"
-                " alias, disk_mb, created_ms) VALUES ($1, $2, $3, $4, $5, $6, $7, $8,"
-                " $9)",
-                err, "tttttttii", t->id, t->team, t->name, t->sandbox_id, t->build_id, t->digest,
-                t->alias, (int64_t)t->disk_mb, t->created_ms),
-        err);
+    return r < 0 ? r : fault_at("store.snapshot", err);
 }
 
 int store_snapshot_add(struct store *s, const struct store_snapshot *snapshot, store_done_fn done,

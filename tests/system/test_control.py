@@ -395,10 +395,10 @@ def test_a_failed_create_frees_its_idempotency_key(control):
     for code in (13, 7, 3):
         control.engine.on_create = lambda sandbox, code=code: (code, "no luck")
         answer = control.ask("POST", "/v2/sandboxes", {"templateID": "base"}, key)
-        assert (answer.status, answer.message) == (500, "Failed to create sandbox")
+        assert (answer.status, answer.message) == (500, "Failed to create sandbox while starting: no luck")
     control.engine.on_create = lambda sandbox: (8, "no slot is free")
     answer = control.ask("POST", "/v2/sandboxes", {"templateID": "base"}, key)
-    assert (answer.status, answer.message) == (429, "no slot is free")
+    assert (answer.status, answer.message) == (429, "Failed to create sandbox while starting: no slot is free")
     assert answer.headers["Should-Retry"] == "false"
     control.engine.on_create = lambda sandbox: None
     made = control.create(201, key)

@@ -385,7 +385,7 @@ struct answer {
     int status;
     int code;
     bool is_clean;
-    char body[128];
+    char body[ABX_ERR_MSG_MAX]; /* or the failure's text */
 };
 
 static _unused_ void on_created(void *user, int status, const char *body,
@@ -397,7 +397,7 @@ static _unused_ void on_created(void *user, int status, const char *body,
     a->status = status;
     a->code = failure ? failure->code : 0;
     a->is_clean = is_clean;
-    (void)snprintf(a->body, sizeof a->body, "%s", body ? body : "");
+    (void)snprintf(a->body, sizeof a->body, "%s", body ? body : failure ? failure->msg : "");
 }
 
 struct kill_answer {

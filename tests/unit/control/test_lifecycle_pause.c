@@ -272,7 +272,7 @@ static void a_wake_that_fails_leaves_it_paused(void **state)
     (void)err_set(&failure, ABX_NOT_FOUND, "no group");
     assert_true(end_change(&failure));
     assert_int_equal(reached.http, 500); /* not 404: the sandbox is there */
-    assert_non_null(strstr(reached.text, "cannot be resumed: no group"));
+    assert_non_null(strstr(reached.text, "cannot be resumed while waking: no group"));
     assert_int_equal(state_of(id), SANDBOX_PAUSED);
     request(id, EV_RESUME, false, &reached);
     assert_true(end_change(NULL));

@@ -1,0 +1,236 @@
+/* The state machine when writes fail, and calls that cannot be made: the old or the new state, and which step it
+ * was. (base/fault.h lets them fail.)
+ */
+#include "lifecycle_test.h"
+
+#include "base/fault.h"
+#include "control/lifecycle_internal.h"
+
+static int faults_fd = -EBADF;
+
+static void set_faults(const char *text)
+{
+    char all[FAULT_FILE_BYTES];
+
+    memset(all, '\n', sizeof all);
+    memcpy(all, text, strlen(text));
+    assert_int_equal(pwrite(faults_fd, all, sizeof all, 0), sizeof all);
+}
+
+static int begin(void **state)
+{
+    char path[80];
+    struct abx_err err;
+
+    if (setup(state) < 0)
+        return -1;
+    (void)snprintf(path, sizeof path, "%s/faults", w.dir);
+    faults_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (faults_fd < 0)
+        return -1;
+    set_faults("");
+    return fault_open(path, &err);
+}
+
+static int end(void **state)
+{
+    fd_close(faults_fd);
+    return teardown(state);
+}
+
+static struct sandbox *find(const char *id)
+{
+    return lifecycle_find(w.lifecycle, id);
+}
+
+static bool runs(void *user)
+{
+    return state_of(user) == SANDBOX_RUNNING;
+}
+
+static bool is_killed(void *user)
+{
+    return ((struct kill_answer *)user)->n > 0;
+}
+
+/* Rows that a process finds which starts now. */
+static size_t count_rows(void)
+{
+    close_all();
+    open_all();
+    return lifecycle_count(w.lifecycle);
+}
+
+static void a_create_whose_first_row_fails_has_not_been(void **state)
+{
+    struct answer a = { 0 };
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    set_faults("store.create 1 fail\n");
+    create("key", 60000, &a, id);
+    assert_true(run_until(is_answered, &a));
+    assert_int_equal(a.code, ABX_INTERNAL);
+    assert_string_equal(a.body, "Failed to create sandbox while writing: injected fault");
+    assert_true(a.is_clean);
+    assert_int_equal(w.fake.n_creates, 0);
+    assert_int_equal(lifecycle_count(w.lifecycle), 0);
+    assert_int_equal(count_rows(), 0);
+    /* The key is as free as before. */
+    a = (struct answer){ 0 };
+    create("key", 60000, &a, id);
+    assert_true(run_until(is_asked, NULL));
+    end_create(NULL);
+    assert_true(run_until(is_answered, &a));
+    assert_int_equal(a.status, 201);
+}
+
+static void a_create_whose_second_row_fails_is_killed(void **state)
+{
+    static const char *const faults[] = { "store.run 1 fail\n", "create.commit 1 fail\n" };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(faults); i++) {
+        struct answer a = { 0 };
+        char id[SANDBOX_ID_SIZE];
+
+        set_faults(faults[i]);
+        reach(SANDBOX_STARTING, &a, id);
+        end_create(NULL);
+        assert_true(run_until(is_answered, &a));
+        assert_string_equal(a.body, "Failed to create sandbox while committing: injected fault");
+        assert_int_equal(w.fake.n_kills, i + 1);
+        assert_int_equal(w.n_visible, 0);
+        assert_true(run_until(settle, id));
+        assert_true(run_until(is_empty, NULL));
+    }
+    assert_int_equal(count_rows(), 0);
+}
+
+static void a_start_that_cannot_be_asked_for_names_itself(void **state)
+{
+    struct answer a = { 0 };
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    set_faults("create.start 1 fail\n");
+    create("", 60000, &a, id);
+    assert_true(run_until(is_answered, &a));
+    assert_string_equal(a.body, "Failed to create sandbox while starting: injected fault");
+    assert_true(a.is_clean);
+    assert_true(run_until(is_empty, NULL));
+    assert_int_equal(count_rows(), 0);
+}
+
+static void a_pause_whose_row_fails_leaves_it_running(void **state)
+{
+    static const char *const faults[] = { "store.pause 1 fail\n", "pause.save 1 fail\n" };
+    struct answer a = { 0 };
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_RUNNING, &a, id);
+    for (size_t i = 0; i < ARRAY_SIZE(faults); i++) {
+        struct request_answer pause;
+
+        set_faults(faults[i]);
+        request(id, EV_PAUSE, false, &pause);
+        assert_true(end_change(NULL)); /* frozen */
+        assert_true(run_until(is_requested, &pause));
+        assert_int_equal(pause.http, 500);
+        assert_non_null(strstr(pause.text, "while saving: injected fault"));
+        assert_int_equal(state_of(id), SANDBOX_THAWING);
+        assert_true(end_change(NULL));
+        assert_true(runs(id));
+        assert_int_equal(w.fake.state, DRIVER_RUNS);
+    }
+    assert_int_equal(count_rows(), 1);
+    assert_true(runs(id));
+}
+
+static void a_resume_whose_row_fails_is_one_all_the_same(void **state)
+{
+    static const char *const faults[] = { "store.run 1 fail\n", "resume.row 1 fail\n" };
+    struct answer a = { 0 };
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_RUNNING, &a, id);
+    for (size_t i = 0; i < ARRAY_SIZE(faults); i++) {
+        reach_paused(SANDBOX_WAKING, id);
+        set_faults(faults[i]);
+        assert_true(end_change(NULL));
+        assert_true(run_until(is_requested, &reached));
+        assert_int_equal(reached.status, 201);
+        assert_true(runs(id));
+    }
+    assert_int_equal(count_rows(), 1);
+    assert_int_equal(state_of(id), SANDBOX_PAUSED);
+}
+
+static void a_row_that_cannot_be_deleted_does_not_hold_up_the_kill(void **state)
+{
+    struct kill_answer k = { 0 };
+    struct answer a = { 0 };
+    struct abx_err err;
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_RUNNING, &a, id);
+    set_faults("store.remove 2 fail\n");
+    assert_int_equal(lifecycle_kill(w.lifecycle, id, "request", on_killed, &k, &err), 0);
+    assert_true(end_kills(NULL));
+    assert_true(run_until(is_killed, &k));
+    assert_true(k.existed);
+    assert_null(find(id));
+    /* It is deleted later. */
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(w.lifecycle->unremoved);
+        lifecycle_driver_up(w.lifecycle);
+        assert_null(w.lifecycle->unremoved);
+        end_list(NULL, 0, false);
+        store_close(w.store); /* what was queued is done */
+        assert_int_equal(store_open(&w.loop, w.dir, &w.store, &err), 0);
+        w.lifecycle->opts.store = w.store;
+    }
+    assert_null(w.lifecycle->unremoved);
+    assert_int_equal(w.fake.n_kills, 1);
+    assert_int_equal(count_rows(), 0);
+    assert_int_equal(w.fake.n_kills, 0);
+}
+
+static void a_kill_goes_on_until_its_calls_can_be_made(void **state)
+{
+    struct kill_answer k = { 0 };
+    struct answer a = { 0 };
+    struct abx_err err;
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_RUNNING, &a, id);
+    set_faults("kill.note 1 fail\nkill.processes 1 fail\nkill.row 1 fail\n");
+    assert_int_equal(lifecycle_kill(w.lifecycle, id, "request", on_killed, &k, &err), 0);
+    assert_true(run_until(settle, id));
+    assert_true(run_until(is_killed, &k));
+    assert_true(k.existed);
+    assert_int_equal(w.fake.n_kills, 1);
+    assert_int_equal(count_rows(), 0);
+}
+
+#define FAULTY(f) cmocka_unit_test_setup_teardown(f, begin, end)
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        FAULTY(a_create_whose_first_row_fails_has_not_been),
+        FAULTY(a_create_whose_second_row_fails_is_killed),
+        FAULTY(a_start_that_cannot_be_asked_for_names_itself),
+        FAULTY(a_pause_whose_row_fails_leaves_it_running),
+        FAULTY(a_resume_whose_row_fails_is_one_all_the_same),
+        FAULTY(a_row_that_cannot_be_deleted_does_not_hold_up_the_kill),
+        FAULTY(a_kill_goes_on_until_its_calls_can_be_made),
+    };
+
+    log_set_level(LOG_ERROR);
+    return cmocka_run_group_tests_name("control_lifecycle_faults", tests, NULL, NULL);
+}
