@@ -170,7 +170,8 @@ static int configure_lo(struct abx_err *err)
 }
 
 /* The group range covers every sandbox's host gids: a pooled namespace does not know its range yet.
- * Echo replies are off because the kernel would answer for every address as its own. */
+ * Echo replies are off because the kernel would answer for every address as its own. Whatever congestion control the host
+ * has, connections in here never leave it: what paces them (bbr) would only cost time. Each kernel has reno. */
 static const struct {
     const char *path;
     const char *value;
@@ -180,6 +181,7 @@ static const struct {
     { "/proc/sys/net/ipv4/ping_group_range", "0 2147483647", false },
     { "/proc/sys/net/ipv4/icmp_echo_ignore_all", "1", false },
     { "/proc/sys/net/ipv6/icmp/echo_ignore_all", "1", true },
+    { "/proc/sys/net/ipv4/tcp_congestion_control", "reno", false },
 };
 
 static int configure_sysctls(struct abx_err *err)

@@ -93,6 +93,16 @@ def test_udp_is_refused_at_once_and_counted(box):
     until(lambda: sum(int(counts.search(x)[1]) for x in box.denials('rule="udp"')) == 2, 20)
 
 
+def test_connections_in_the_sandbox_are_not_paced(box):
+    """They lead no further than its own loopback: whatever congestion control the host has (bbr sets timers)."""
+    program = (
+        "import socket\n"
+        f"s = socket.create_connection(('{WEB}', 7), 20)\n"
+        "print(s.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b'\\0').decode())\n"
+    )
+    assert box.python(program).strip() == "reno"
+
+
 def test_kernel_refuses_other_sockets_and_changes(box):
     program = textwrap.dedent(
         """
