@@ -3,14 +3,16 @@
 
 usage: bench_egress.py [--quick]
 
-A service in a network of its own (tests/system/netlab.py), a server that stands for the internet, and one client program
-that runs in turn in a sandbox, and directly on the host: over the same virtual cable, and over the host's loopback. The
-last is the direct one that the targets speak of. Needs root and the base template.
+A service in a network of its own (tests/system/netlab.py), and one client program that runs in turn in a sandbox and
+directly on the host. Its server is on the host itself, reached over loopback (from the sandbox by --egress-allow): that is
+the direct one that the targets speak of. And one that stands for the internet, behind a virtual cable. Needs root and the
+base template.
 """
 
 import argparse
 import contextlib
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -19,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/system"))
 from envd import Envd  # noqa: E402
-from netlab import Lab  # noqa: E402
+from netlab import HOST, Lab  # noqa: E402
 from service import Service  # noqa: E402
 
 WEB = "198.51.100.10"
@@ -96,38 +98,53 @@ def server(space, address):
         process.stdout.close()
 
 
+def processor_seconds(pid):
+    stat = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--quick", action="store_true")
     quick = arguments.parse_args().quick
     rounds, mib, turns = (200, 200, 3) if quick else (1000, 1000, 7)
-    with Lab() as lab, server(lab.internet, "0.0.0.0"), server(lab.host, "127.0.0.9"), lab.host.entered():
+    with Lab() as lab, server(lab.internet, "0.0.0.0"), server(lab.host, HOST), lab.host.entered():
         lab.address(WEB)
-        with Service(ROOT / "build", "--gateways", "1") as service:
+        with Service(ROOT / "build", "--gateways", "1", "--egress-allow", f"{HOST}/32") as service:
             box = Envd(service, service.create())
+            (egress,) = service.roles()["abx-egress"]
 
-            def inside():
-                code, out, err = box.run("", 600, "/usr/bin/python3", ["-c", CLIENT, WEB, str(rounds), str(mib)])
+            def inside(address):
+                before = processor_seconds(egress)
+                code, out, err = box.run("", 600, "/usr/bin/python3", ["-c", CLIENT, address, str(rounds), str(mib)])
                 assert code == 0, err
-                return json.loads(out)
+                return [*json.loads(out), (processor_seconds(egress) - before) / (2 * mib / 1024)]
 
             def outside(address):
                 command = ["/usr/bin/python3", "-c", CLIENT, address, str(rounds), str(mib)]
-                return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+                return [*json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout), 0]
 
-            ways = {"through egress": inside, "over the cable": lambda: outside(WEB), "loopback": lambda: outside("127.0.0.9")}
+            ways = {
+                "through egress": lambda: inside(HOST),
+                "loopback": lambda: outside(HOST),
+                "through egress, over the cable": lambda: inside(WEB),
+                "the cable": lambda: outside(WEB),
+            }
             found = {name: [] for name in ways}
             for _ in range(turns):  # in turns, so that a noisy moment hits all
                 for name, run in ways.items():
                     found[name].append(run())
     median = {name: [statistics.median(column) for column in zip(*rows)] for name, rows in found.items()}
-    print("| way | connect and first byte | up | down |\n|---|---|---|---|")
-    for name, (connect, up, down) in median.items():
-        print(f"| {name} | {connect:.3f} ms | {up:.0f} MiB/s | {down:.0f} MiB/s |")
-    mine, cable, loopback = median.values()
-    print(
-        f"added to a connect: {mine[0] - cable[0]:.3f} ms; of loopback's throughput: up {mine[1] / loopback[1]:.2f}, down {mine[2] / loopback[2]:.2f}"
-    )
+    print("| way | connect and first byte | up | down | egress's processor time |\n|---|---|---|---|---|")
+    for name, (connect, up, down, cpu) in median.items():
+        print(f"| {name} | {connect:.3f} ms | {up:.0f} MiB/s | {down:.0f} MiB/s | {f'{cpu:.2f} s/GiB' if cpu else ''} |")
+    for name, mine, direct in zip(("loopback", "the cable"), *(list(found.values())[i::2] for i in (0, 1))):
+        added = statistics.median(m[0] - d[0] for m, d in zip(mine, direct))
+        up, down = ([m[i] / d[i] for m, d in zip(mine, direct)] for i in (1, 2))
+        print(
+            f"{name}: added to a connect {added:.3f} ms; of the throughput up {statistics.median(up):.2f} "
+            f"({min(up):.2f} to {max(up):.2f}), down {statistics.median(down):.2f} ({min(down):.2f} to {max(down):.2f})"
+        )
 
 
 if __name__ == "__main__":
