@@ -104,17 +104,28 @@ static const struct {
     { "ff00::/8", "multicast" },
 };
 
-const char *ip_reserved(const struct in6_addr *ip)
+_Static_assert(ARRAY_SIZE(reserved) == IP_RESERVED_MAX, "as the header says");
+
+bool ip_reserved_range(size_t i, struct range *ret)
 {
     static struct range ranges[ARRAY_SIZE(reserved)];
     static bool is_ready;
 
-    for (size_t i = 0; !is_ready && i < ARRAY_SIZE(reserved); i++)
-        if (!range_parse(reserved[i].range, &ranges[i]))
+    for (size_t k = 0; !is_ready && k < ARRAY_SIZE(reserved); k++)
+        if (!range_parse(reserved[k].range, &ranges[k]))
             abort();
     is_ready = true;
-    for (size_t i = 0; i < ARRAY_SIZE(reserved); i++)
-        if (range_contains(&ranges[i], ip))
+    if (i < ARRAY_SIZE(reserved))
+        *ret = ranges[i];
+    return i < ARRAY_SIZE(reserved);
+}
+
+const char *ip_reserved(const struct in6_addr *ip)
+{
+    struct range r;
+
+    for (size_t i = 0; ip_reserved_range(i, &r); i++)
+        if (range_contains(&r, ip))
             return reserved[i].kind;
     return NULL;
 }

@@ -39,6 +39,9 @@ bool range_contains(const struct range *r, const struct in6_addr *ip);
 /* What kind of address it is if nobody may be reached at it who is not allowed by the operator: "private",
  * "loopback", "metadata" ...; NULL for all others. */
 const char *ip_reserved(const struct in6_addr *ip);
+#define IP_RESERVED_MAX 23
+/* The ranges that it goes by, by number from 0; false behind the last. */
+bool ip_reserved_range(size_t i, struct range *ret);
 
 /* ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT; without one the port is `port`. */
 bool address_parse(const char *text, uint16_t port, struct address *ret);

@@ -165,7 +165,7 @@ static int take_entry(struct egress *e, const Abx__Ipc__Entry *entry, struct abx
 
     if (!sandbox_id_parse(slice_str(entry->sandbox_id), id) || strcmp(id, entry->sandbox_id) != 0)
         return err_set(err, ABX_INVALID_ARGUMENT, "row with a bad sandbox id");
-    r = policy_new(entry->network, &policy, err);
+    r = policy_new(entry->network, &e->operator_policy, &policy, err);
     if (r < 0)
         return r;
     at = box_at(e, id);

@@ -15,6 +15,7 @@ struct rules {
 
 struct policy {
     bool no_internet;
+    bool denies_all; /* deny_out leaves no IPv4 address that is not reserved anyway */
     struct rules allow, deny;
     char **domains; /* of allow_out, lower case: "name", ".name" for all below it, "" for all */
     size_t n_domains;
@@ -138,7 +139,97 @@ static int fill_proxy(struct policy *p, const Abx__Ipc__EgressProxy *proxy, stru
     return 0;
 }
 
-int policy_new(const Abx__Ipc__Network *network, struct policy **ret, struct abx_err *err)
+/* --- what deny_out leaves ----------------------------------------------------------------------- */
+
+/* Addresses of IPv4, as numbers; both ends belong to it. */
+struct span {
+    uint32_t first, last;
+};
+
+struct spans {
+    struct span *list;
+    size_t n;
+};
+
+/* The IPv4 addresses of a range; false: it has none. */
+static bool span_of(const struct range *r, struct span *ret)
+{
+    const uint8_t *at = &r->prefix.s6_addr[12];
+    uint32_t own = (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+    uint32_t rest = r->bits <= 96 ? UINT32_MAX : (uint32_t)(UINT64_C(0xffffffff) >> (r->bits - 96));
+
+    if (r->bits < 96) {
+        *ret = (struct span){ 0, UINT32_MAX }; /* "0.0.0.0/0": every address there is */
+        return !r->is_v6_only;
+    }
+    *ret = (struct span){ own & ~rest, own | rest };
+    return ip_is_v4(&r->prefix);
+}
+
+/* `s` without what the operator allows: up to o->n_allow + 1 pieces. */
+static void add_reserved(struct spans *to, struct span s, const struct operator_policy *o, size_t i)
+{
+    struct span open = { 0 };
+
+    while (i < o->n_allow &&
+           (!span_of(&o->allow[i], &open) || open.last < s.first || open.first > s.last))
+        i++;
+    if (i == o->n_allow) {
+        to->list[to->n++] = s;
+        return;
+    }
+    if (open.first > s.first)
+        add_reserved(to, (struct span){ s.first, open.first - 1 }, o, i + 1);
+    if (open.last < s.last)
+        add_reserved(to, (struct span){ open.last + 1, s.last }, o, i + 1);
+}
+
+static int compare_spans(const void *a, const void *b)
+{
+    const struct span *x = a, *y = b;
+
+    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+static bool is_whole(struct spans *s)
+{
+    uint64_t next = 0;
+
+    qsort(s->list, s->n, sizeof *s->list, compare_spans);
+    for (size_t i = 0; i < s->n && s->list[i].first <= next; i++)
+        next = MAX(next, (uint64_t)s->list[i].last + 1);
+    return next > UINT32_MAX;
+}
+
+/* A list may say "everything" in parts. */
+static int find_denies_all(struct policy *p, const struct operator_policy *o, struct abx_err *err)
+{
+    _cleanup_(freep) struct span *list = NULL;
+    struct spans all = { 0 };
+    struct range r;
+
+    if (p->deny.n == 0)
+        return 0;
+    list = calloc(p->deny.n + IP_RESERVED_MAX * (o->n_allow + 1), sizeof *list);
+    if (!list)
+        return err_oom(err);
+    all.list = list;
+    for (size_t i = 0; i < p->deny.n; i++)
+        all.n += span_of(&p->deny.ranges[i], &list[all.n]);
+    for (size_t i = 0; ip_reserved_range(i, &r); i++) {
+        struct span s;
+
+        if (span_of(&r, &s))
+            add_reserved(&all, s, o, 0);
+    }
+    p->denies_all = is_whole(&all);
+    return 0;
+}
+
+/* --- life --------------------------------------------------------------------------------------- */
+
+int policy_new(const Abx__Ipc__Network *network, const struct operator_policy *o,
+               struct policy **ret, struct abx_err *err)
 {
     _cleanup_(policy_freep) struct policy *p = calloc(1, sizeof *p);
     int r = 0;
@@ -154,6 +245,8 @@ int policy_new(const Abx__Ipc__Network *network, struct policy **ret, struct abx
             r = fill_dns(p, network, err);
         if (r == 0)
             r = fill_proxy(p, network->egress_proxy, err);
+        if (r == 0)
+            r = find_denies_all(p, o, err);
     }
     if (r < 0)
         return r;
@@ -201,14 +294,15 @@ enum verdict policy_decide(const struct policy *p, const struct operator_policy 
         return VERDICT_ALLOW;
     }
     text = rules_find(&p->deny, ip);
-    if (!text && !p->no_internet) {
+    if (!text && !p->no_internet && !p->denies_all) {
         (void)snprintf(ret_rule, POLICY_RULE_SIZE, "default");
         return VERDICT_ALLOW;
     }
     if (text)
         (void)snprintf(ret_rule, POLICY_RULE_SIZE, "denyOut %.128s", text);
     else
-        (void)snprintf(ret_rule, POLICY_RULE_SIZE, "allow_internet_access=false");
+        (void)snprintf(ret_rule, POLICY_RULE_SIZE,
+                       p->no_internet ? "allow_internet_access=false" : "denyOut leaves no IPv4");
     return p->n_domains > 0 ? VERDICT_NAME : VERDICT_DENY;
 }
 
@@ -231,12 +325,7 @@ bool policy_has_name(const struct policy *p, const char *name)
 
 bool policy_allows_all_names(const struct policy *p)
 {
-    if (p->no_internet)
-        return false;
-    for (size_t i = 0; i < p->deny.n; i++)
-        if (p->deny.ranges[i].bits == 0 && !p->deny.ranges[i].is_v6_only)
-            return false;
-    return true;
+    return !p->no_internet && !p->denies_all;
 }
 
 const struct proxy *policy_proxy(const struct policy *p)

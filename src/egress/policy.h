@@ -2,6 +2,8 @@
  *
  * Order: (1) reserved ranges and the host's own addresses are refused unless the operator allows them, whatever the
  * sandbox's rules say; (2) allow_out; (3) deny_out, no_internet; (4) everything else is allowed. So allow beats deny.
+ * A deny_out that leaves no IPv4 address but reserved ones is everything, IPv6 too, in however many parts it says so:
+ * as "0.0.0.0/0" is.
  * A domain in allow_out is matched against the name that a connection gives and the sandbox asked for (flow.h).
  */
 #pragma once
@@ -23,8 +25,10 @@ struct operator_policy {
 
 struct policy;
 
-/* `network` may be NULL: everything is allowed. INVALID_ARGUMENT for an entry that cannot be read. */
-int policy_new(const Abx__Ipc__Network *network, struct policy **ret, struct abx_err *err);
+/* `network` may be NULL: everything is allowed. `o` is borrowed for the call; what it allows stays the same for the
+ * life of the process. INVALID_ARGUMENT for an entry that cannot be read. */
+int policy_new(const Abx__Ipc__Network *network, const struct operator_policy *o,
+               struct policy **ret, struct abx_err *err);
 void policy_free(struct policy *p);
 DEFINE_CLEANUP(struct policy *, policy_free)
 
