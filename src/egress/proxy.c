@@ -117,17 +117,35 @@ static enum buf_status put_connect(const struct proxy_talk *t, struct buf *out)
     return s == BUF_OK ? buf_append_str(out, "\r\n") : s;
 }
 
+/* Three digits; 0 without. What else a proxy says is its own text, and no one's log. */
+static unsigned read_status(struct slice in)
+{
+    unsigned status = 0;
+
+    if (in.n < 12 || !slice_starts_with(in, "HTTP/1."))
+        return 0;
+    for (size_t i = 9; i < 12; i++) {
+        if (in.p[i] < '0' || in.p[i] > '9')
+            return 0;
+        status = status * 10 + (in.p[i] - '0');
+    }
+    return status;
+}
+
 static enum proxy_step read_connect(struct slice in, size_t *used, char why[PROXY_WHY_SIZE])
 {
+    unsigned status = read_status(in);
     const uint8_t *end = in.n > 0 ? memmem(in.p, in.n, "\r\n\r\n", 4) : NULL;
 
     if (!end)
         return PROXY_MORE;
     *used = (size_t)(end - in.p) + 4;
-    if (slice_starts_with(in, "HTTP/1.1 2") || slice_starts_with(in, "HTTP/1.0 2"))
+    if (status / 100 == 2)
         return PROXY_DONE;
-    (void)snprintf(why, PROXY_WHY_SIZE, "the proxy answers %.3s",
-                   in.n > 12 ? (const char *)in.p + 9 : "nothing");
+    if (status == 0)
+        (void)snprintf(why, PROXY_WHY_SIZE, "the proxy does not speak HTTP");
+    else
+        (void)snprintf(why, PROXY_WHY_SIZE, "the proxy answers %u", status);
     return PROXY_FAILED;
 }
 

@@ -99,6 +99,33 @@ static void connects_by_http(void **state)
     assert_non_null(strstr(why, "407"));
 }
 
+/* Only numbers of what a proxy says get into logs. */
+static void foreign_text_stays_out_of_the_reason(void **state)
+{
+    static const struct {
+        const char *answer, *why;
+    } rows[] = {
+        { "HTTP/1.1 503 Busy\r\n\r\n", "the proxy answers 503" },
+        { "HTTP/1.1 \x1b[2\r\n\r\n", "the proxy does not speak HTTP" },
+        { "HTTP/1.1 \xff\xfe\xfd\r\n\r\n", "the proxy does not speak HTTP" },
+        { "HTTP/1.1 20\r\n\r\n", "the proxy does not speak HTTP" },
+        { "SSH-2.0-x200\r\n\r\n", "the proxy does not speak HTTP" },
+        { "\r\n\r\n", "the proxy does not speak HTTP" },
+    };
+    char why[PROXY_WHY_SIZE];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        const struct exchange x = {
+            SLICE_LIT("CONNECT 1.2.3.4:443 HTTP/1.1\r\nHost: 1.2.3.4:443\r\n\r\n"),
+            slice_str(rows[i].answer)
+        };
+
+        assert_int_equal(talk("http://h:1", "1.2.3.4:443", &x, 1, why), PROXY_FAILED);
+        test_text(rows[i].answer, why, rows[i].why);
+    }
+}
+
 static void connects_by_socks(void **state)
 {
     const struct exchange open[] = {
@@ -136,6 +163,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(addresses_are_read),
         cmocka_unit_test(connects_by_http),
+        cmocka_unit_test(foreign_text_stays_out_of_the_reason),
         cmocka_unit_test(connects_by_socks),
     };
 
