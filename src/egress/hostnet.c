@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <libmnl/libmnl.h>
+#include <linux/filter.h>
 #include <linux/rtnetlink.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,6 +15,7 @@
 
 #define ADDRESSES_MAX 65536u
 #define BUFFER_SIZE 32768u
+#define READ_LEAST_MS 100u /* from one reading to the next */
 
 struct list {
     struct range *ranges;
@@ -22,8 +25,12 @@ struct list {
 
 struct hostnet {
     uv_poll_t poll;
+    uv_timer_t timer; /* runs while a reading waits */
+    unsigned n_handles;
     struct mnl_socket *news, *ask;
     struct list list;
+    uint64_t read_at; /* loop time */
+    bool is_main_due; /* a default route of IPv6 may have changed, too */
     void (*on_change)(void *user);
     void *user;
 };
@@ -125,14 +132,15 @@ static int dump(struct hostnet *h, uint8_t family, uint8_t table, struct reading
     return r < 0 ? err_sys(err, errno, "read the host's routes") : 0;
 }
 
+/* The main table, which may be that of a big router, only when it counts. */
 static int read_all(struct hostnet *h, struct abx_err *err)
 {
-    struct reading x = { 0 };
+    struct reading x = { .list.has_default6 = !h->is_main_due && h->list.has_default6 };
     int r = dump(h, AF_INET, RT_TABLE_LOCAL, &x, err);
 
     if (r == 0)
         r = dump(h, AF_INET6, RT_TABLE_LOCAL, &x, err);
-    if (r == 0)
+    if (r == 0 && h->is_main_due)
         r = dump(h, AF_INET6, RT_TABLE_MAIN, &x, err);
     if (r == 0 && x.is_full)
         r = err_set(err, ABX_RESOURCE_EXHAUSTED, "the host has over %u addresses", ADDRESSES_MAX);
@@ -142,30 +150,97 @@ static int read_all(struct hostnet *h, struct abx_err *err)
     }
     free(h->list.ranges);
     h->list = x.list;
+    h->is_main_due = false;
     return 0;
 }
 
 /* --- following ---------------------------------------------------------------------------------- */
 
-/* What the news say does not matter, nor that some were lost: everything is read again. Without a list that holds
- * nobody is let out, so a failure ends the process; its successor tries again. */
-static void on_news(uv_poll_t *poll, int status, int events)
+/* Without a list that holds nobody is let out, so a failure ends the process; its successor tries again. */
+static void read_again(struct hostnet *h)
 {
-    static char buffer[BUFFER_SIZE];
-    struct hostnet *h = container_of(poll, struct hostnet, poll);
     struct abx_err err;
 
-    (void)events;
-    while (recv(mnl_socket_get_fd(h->news), buffer, sizeof buffer, MSG_DONTWAIT) > 0 ||
-           errno == ENOBUFS)
-        ;
     if (read_all(h, &err) < 0) {
         log_err("the host's addresses cannot be followed", &err);
         abort();
     }
-    if (status < 0) /* libuv stops watching after an error: news were lost */
-        (void)uv_poll_start(poll, UV_READABLE, on_news);
+    h->read_at = uv_now(h->poll.loop);
     h->on_change(h->user);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    read_again(container_of(timer, struct hostnet, timer));
+}
+
+/* Of what passes the filter, what is not about the local table is about a default route of IPv6. */
+static int note_news(const struct nlmsghdr *head, void *data)
+{
+    struct hostnet *h = data;
+    const struct rtmsg *route = mnl_nlmsg_get_payload(head);
+
+    h->is_main_due |=
+        mnl_nlmsg_get_payload_len(head) < sizeof *route || route->rtm_table != RT_TABLE_LOCAL;
+    return MNL_CB_OK;
+}
+
+/* All that is there. Some may have been lost: then anything may have changed. */
+static void take_news(struct hostnet *h)
+{
+    static char buffer[BUFFER_SIZE] __attribute__((aligned(8)));
+
+    for (;;) {
+        ssize_t n = recv(mnl_socket_get_fd(h->news), buffer, sizeof buffer, MSG_DONTWAIT);
+
+        if (n > 0) {
+            (void)mnl_cb_run(buffer, (size_t)n, 0, 0, note_news, h);
+        } else if (n < 0 && errno == ENOBUFS) {
+            h->is_main_due = true;
+        } else if (n == 0 || errno != EINTR) {
+            return;
+        }
+    }
+}
+
+/* What exactly the news say does not matter: everything is read again, at once or, when that was just done, soon. */
+static void on_news(uv_poll_t *poll, int status, int events)
+{
+    struct hostnet *h = container_of(poll, struct hostnet, poll);
+    uint64_t quiet = uv_now(poll->loop) - h->read_at;
+
+    (void)events;
+    take_news(h);
+    if (status < 0) { /* libuv stops watching after an error: news were lost */
+        h->is_main_due = true;
+        (void)uv_poll_start(poll, UV_READABLE, on_news);
+    }
+    if (uv_is_active((uv_handle_t *)&h->timer))
+        return;
+    if (quiet >= READ_LEAST_MS)
+        read_again(h);
+    else
+        (void)uv_timer_start(&h->timer, on_timer, READ_LEAST_MS - quiet, 0);
+}
+
+/* The kernel then queues what is about the local table or a default route of IPv6, and not each route that a router
+ * learns. One message is one packet. */
+static int filter_news(int fd)
+{
+    const unsigned at = sizeof(struct nlmsghdr);
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, at + offsetof(struct rtmsg, rtm_table)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, RT_TABLE_LOCAL, 4, 0),
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, at + offsetof(struct rtmsg, rtm_family)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET6, 0, 3),
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, at + offsetof(struct rtmsg, rtm_dst_len)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+    };
+    const struct sock_fprog program = { ARRAY_SIZE(code), code };
+
+    return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
 }
 
 static int open_sockets(struct hostnet *h, struct abx_err *err)
@@ -175,7 +250,8 @@ static int open_sockets(struct hostnet *h, struct abx_err *err)
 
     h->news = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC | SOCK_NONBLOCK);
     h->ask = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
-    if (!h->news || !h->ask || mnl_socket_bind(h->news, groups, MNL_SOCKET_AUTOPID) < 0 ||
+    if (!h->news || !h->ask || filter_news(mnl_socket_get_fd(h->news)) < 0 ||
+        mnl_socket_bind(h->news, groups, MNL_SOCKET_AUTOPID) < 0 ||
         mnl_socket_bind(h->ask, 0, MNL_SOCKET_AUTOPID) < 0)
         return err_sys(err, errno, "netlink socket");
     /* The kernel then sends that one table, not every route of a big router. */
@@ -205,6 +281,7 @@ int hostnet_open(uv_loop_t *loop, void (*on_change)(void *user), void *user, str
         return err_oom(err);
     h->on_change = on_change;
     h->user = user;
+    h->is_main_due = true;
     r = open_sockets(h, err);
     if (r == 0)
         r = read_all(h, err);
@@ -217,6 +294,8 @@ int hostnet_open(uv_loop_t *loop, void (*on_change)(void *user), void *user, str
         free_all(h);
         return r;
     }
+    (void)uv_timer_init(loop, &h->timer);
+    h->n_handles = 2;
     (void)uv_poll_start(&h->poll, UV_READABLE, on_news);
     *ret = h;
     return 0;
@@ -237,11 +316,17 @@ bool hostnet_has_ipv6(const struct hostnet *h)
 
 static void on_closed(uv_handle_t *handle)
 {
-    free_all(container_of((uv_poll_t *)(void *)handle, struct hostnet, poll));
+    struct hostnet *h = handle->data;
+
+    if (--h->n_handles == 0)
+        free_all(h);
 }
 
 void hostnet_close(struct hostnet *h)
 {
-    if (h)
-        uv_close((uv_handle_t *)&h->poll, on_closed);
+    if (!h)
+        return;
+    h->poll.data = h->timer.data = h;
+    uv_close((uv_handle_t *)&h->poll, on_closed);
+    uv_close((uv_handle_t *)&h->timer, on_closed);
 }

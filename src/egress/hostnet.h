@@ -1,8 +1,8 @@
 /* hostnet.h - the host's own addresses, and whether it has a way to the IPv6 internet: read over netlink and followed.
  *
  * An address is the host's own when its kernel takes packets for it (table `local`: addresses of interfaces, their
- * broadcasts, and whole ranges routed to it). After a change the list is read again as a whole; until that is done
- * the old one holds.
+ * broadcasts, and whole ranges routed to it). After a change the list is read again as a whole, at most ten times a
+ * second; until that is done the old one holds. What a router learns of other networks wakes nobody.
  */
 #pragma once
 
