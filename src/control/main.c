@@ -489,17 +489,18 @@ static int take_counters(struct control *c, const struct options *o, struct abx_
     int r = 0;
 
     if (o->has_counters) {
-        r = counters_map((int)o->counters_fd, 1, true, &mine, err);
+        r = counters_map((int)o->counters_fd, 0, 1, true, &mine, err);
         fd_close((int)o->counters_fd);
     }
     if (r == 0 && o->has_gateway_counters && o->n_gateways > 0) {
-        r = counters_map((int)o->gateway_counters_fd, (size_t)o->n_gateways, false, &theirs, err);
+        r = counters_map((int)o->gateway_counters_fd, 0, (size_t)o->n_gateways, false, &theirs,
+                         err);
         fd_close((int)o->gateway_counters_fd);
         c->opts.gateway_counters = theirs;
         c->opts.n_gateways = (size_t)o->n_gateways;
     }
     if (r == 0 && o->has_egress_counters) {
-        r = counters_map((int)o->egress_counters_fd, 1, false, &egress, err);
+        r = counters_map((int)o->egress_counters_fd, 0, 1, false, &egress, err);
         fd_close((int)o->egress_counters_fd);
         c->opts.egress_counters = egress;
     }

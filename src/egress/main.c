@@ -220,7 +220,7 @@ static int start_counting(struct arguments *a, struct abx_err *err)
     int r = 0;
 
     if (a->counters_fd >= 0) {
-        r = counters_map(a->counters_fd, 1, true, &map, err);
+        r = counters_map(a->counters_fd, 0, 1, true, &map, err);
         fd_close(a->counters_fd);
     }
     a->egress.counters = egress_counters_take(map, &own);

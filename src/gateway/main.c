@@ -291,16 +291,14 @@ static int start_tls(struct process *p, struct arguments *a, struct abx_err *err
 static int start_counting(struct arguments *a, struct abx_err *err)
 {
     static struct gateway_counters own;
-    uint8_t *map = NULL;
-    void *mapped;
+    void *map = NULL;
     int r;
 
     if (a->counters_fd >= 0) {
-        r = counters_map(a->counters_fd, a->counters_block + 1, true, &mapped, err);
+        r = counters_map(a->counters_fd, a->counters_block, 1, true, &map, err);
         fd_close(a->counters_fd);
         if (r < 0)
             return r;
-        map = (uint8_t *)mapped + a->counters_block * COUNTERS_BLOCK;
     }
     a->gateway.counters = gateway_counters_take(map, &own);
     if (map && a->gateway.counters == &own)

@@ -44,14 +44,16 @@ int counters_new(size_t n, int *ret_fd, struct abx_err *err)
     return 0;
 }
 
-int counters_map(int fd, size_t n, bool is_writer, void **ret, struct abx_err *err)
+int counters_map(int fd, size_t first, size_t n, bool is_writer, void **ret, struct abx_err *err)
 {
-    void *map =
-        mmap(NULL, n * COUNTERS_BLOCK, PROT_READ | (is_writer ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), at = first * COUNTERS_BLOCK;
+    size_t before = at % page; /* where pages are larger than blocks */
+    void *map = mmap(NULL, before + n * COUNTERS_BLOCK, PROT_READ | (is_writer ? PROT_WRITE : 0),
+                     MAP_SHARED, fd, (off_t)(at - before));
 
     if (map == MAP_FAILED)
         return err_sys(err, errno, "map the counters");
-    *ret = map;
+    *ret = (uint8_t *)map + before;
     return 0;
 }
 

@@ -148,8 +148,9 @@ enum count_class count_class_of(int status);
 
 /* Supervisor: zeroed memory of `n` blocks whose size stays; the fd is the caller's. */
 int counters_new(size_t n, int *ret_fd, struct abx_err *err);
-/* Maps `n` blocks from `fd` (borrowed), for good; the memory is never unmapped. */
-int counters_map(int fd, size_t n, bool is_writer, void **ret, struct abx_err *err);
+/* Maps `n` blocks from `fd` (borrowed), the block `first` and those behind it, for good; the memory is never unmapped.
+ * Nothing else of `fd` can be reached by it, where a page is no larger than a block. */
+int counters_map(int fd, size_t first, size_t n, bool is_writer, void **ret, struct abx_err *err);
 /* The block to write to: `block` when its layout is ours or nobody's yet, else one of our own (`own`,
  * zeroed memory of the same size). Sets the layout and counts the start. */
 struct gateway_counters *gateway_counters_take(void *block, struct gateway_counters *own);

@@ -6,12 +6,12 @@
 
 #include "net/counters.h"
 
-static void *map(int fd, size_t n, bool is_writer)
+static void *map(int fd, size_t first, size_t n, bool is_writer)
 {
     void *ret = NULL;
     struct abx_err err = { 0 };
 
-    if (counters_map(fd, n, is_writer, &ret, &err) != 0)
+    if (counters_map(fd, first, n, is_writer, &ret, &err) != 0)
         fail_msg("%s", err.msg);
     return ret;
 }
@@ -24,17 +24,48 @@ static void totals_outlive_their_process_and_gauges_do_not(void **state)
 
     (void)state;
     assert_int_equal(counters_new(2, &fd, NULL), 0);
-    seen = (const void *)((const uint8_t *)map(fd, 2, false) + COUNTERS_BLOCK);
-    first = gateway_counters_take((uint8_t *)map(fd, 2, true) + COUNTERS_BLOCK, &own);
+    seen = (const void *)((const uint8_t *)map(fd, 0, 2, false) + COUNTERS_BLOCK);
+    first = gateway_counters_take(map(fd, 1, 1, true), &own);
     count_add(&first->connections_total, 5);
     count_add(&first->connections, 5);
     assert_int_equal(count_get(&seen->connections), 5);
-    second = gateway_counters_take((uint8_t *)map(fd, 2, true) + COUNTERS_BLOCK, &own);
+    second = gateway_counters_take(map(fd, 1, 1, true), &own);
     count_add(&second->connections_total, 2);
     assert_int_equal(count_get(&seen->starts), 2);
     assert_int_equal(count_get(&seen->connections), 0);
     assert_int_equal(count_get(&seen->connections_total), 7);
     assert_int_equal(ftruncate(fd, 1), -1); /* a reader of less would be killed */
+    (void)close(fd);
+}
+
+/* A process that writes one block has no other in its memory. */
+static void one_block_is_mapped_alone(void **state)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uintptr_t at, from, to;
+    char line[512];
+    bool is_found = false;
+    FILE *maps;
+    int fd = -1;
+
+    (void)state;
+    assert_int_equal(counters_new(3, &fd, NULL), 0);
+    at = (uintptr_t)map(fd, 1, 1, true);
+    maps = fopen("/proc/self/maps", "re");
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps)) {
+        char *end;
+
+        from = strtoul(line, &end, 16);
+        to = strtoul(end + 1, NULL, 16);
+        if (at < from || at >= to)
+            continue;
+        is_found = true;
+        assert_non_null(strstr(line, "abx-counters"));
+        assert_int_equal(to - from, MAX(page, (size_t)COUNTERS_BLOCK));
+    }
+    (void)fclose(maps);
+    assert_true(is_found);
     (void)close(fd);
 }
 
@@ -94,6 +125,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(totals_outlive_their_process_and_gauges_do_not),
+        cmocka_unit_test(one_block_is_mapped_alone),
         cmocka_unit_test(a_foreign_layout_is_left_alone),
         cmocka_unit_test(durations_fall_into_the_bucket_of_their_bound),
         cmocka_unit_test(statuses_have_classes),
