@@ -1,7 +1,9 @@
 /* flow.c - one TCP connection of a sandbox: from accept over the decision and the dial to the relay and its end.
  *
  * The sandbox's side is connected before anything was decided, so a refusal is a reset. A connection that carries
- * nothing for IDLE_MS ends; one whose bytes nobody takes for STALLED_MS, too (not while the sandbox is paused).
+ * nothing for IDLE_MS ends; one whose bytes nobody takes for STALLED_MS, too (not while the sandbox is paused). When one
+ * side fails, what it had sent before is passed on, and the other is reset when it has it: as if there were no one in
+ * between.
  *
  * Where only a name can allow it, its address has to be the answer to a name that the rules have and the sandbox asked
  * for, and its first bytes, which are looked at and left where they are, have to give just such a name: the server name
@@ -9,10 +11,12 @@
  * server speaks first (SERVER_FIRST_MS), may go by the address alone.
  */
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -23,18 +27,26 @@
 #include "egress/sniff.h"
 #include "egress/via.h"
 
-#define NAME_MS 10000u
+#define NAME_MS 30000u /* a program on a busy machine may need some */
 #define SERVER_FIRST_MS 300u
 #define DIAL_MS 30000u
 #define IDLE_MS (2u * 60u * 60u * 1000u)
 #define STALLED_MS 120000u
 #define LOOK_MS 30000u
+#define LAST_MS 10u /* whether the last bytes have arrived; then ever more seldom */
+#define LAST_MAX_MS 1000u
 #define KEEPALIVE_S 300
 #define HTTP_PORT 80u
 #define HTTPS_PORT 443u
 #define DNS_PORT 53u
 
-enum flow_state { FLOW_NAME, FLOW_DIAL, FLOW_PROXY, FLOW_RELAY };
+enum flow_state {
+    FLOW_NAME,
+    FLOW_DIAL,
+    FLOW_PROXY,
+    FLOW_RELAY,
+    FLOW_LAST, /* one side has failed */
+};
 
 /* One of the two sockets. */
 struct end {
@@ -61,6 +73,8 @@ struct flow {
     struct end in, out;   /* the sandbox's, the world's */
     struct lane up, down; /* in -> out, out -> in */
     enum lane_state up_state, down_state;
+    struct end *alive; /* LAST: the side that has not failed */
+    bool is_passed;    /* the kernel has all that it is to get */
     uv_timer_t timer;
     uint64_t moved_at; /* loop time */
     unsigned n_handles;
@@ -183,6 +197,71 @@ static int wanted(enum lane_state reads, enum lane_state writes)
            (writes == LANE_WANTS_WRITE || writes == LANE_MORE ? UV_WRITABLE : 0);
 }
 
+/* Whether the last bytes have arrived is not told: it is looked at. */
+static void on_last(uv_timer_t *timer)
+{
+    struct flow *f = timer->data;
+    uint64_t now = uv_now(timer->loop);
+    int waiting = 0;
+
+    if (f->box->is_paused)
+        f->moved_at = now;
+    if (f->is_passed && (ioctl(f->alive->fd, SIOCOUTQ, &waiting) < 0 || waiting == 0)) {
+        flow_close(f, true);
+        return;
+    }
+    if (now - f->moved_at >= STALLED_MS)
+        flow_close(f, true);
+    else
+        uv_timer_set_repeat(timer, MIN(2 * uv_timer_get_repeat(timer), (uint64_t)LAST_MAX_MS));
+}
+
+static void pass_last(struct flow *f)
+{
+    bool is_in = f->alive == &f->in;
+    size_t moved;
+    enum lane_state state =
+        lane_pump(is_in ? &f->down : &f->up, &f->egress->pipes, &f->box->n_pipes,
+                  is_in ? f->out.fd : f->in.fd, f->alive->fd, &moved);
+
+    if (moved > 0)
+        f->moved_at = uv_now(f->egress->opts.loop);
+    count_add(is_in ? &f->egress->opts.counters->bytes_in : &f->egress->opts.counters->bytes_out,
+              moved);
+    f->is_passed = state != LANE_WANTS_WRITE && state != LANE_MORE;
+    end_watch(f->alive, f->is_passed ? 0 : UV_WRITABLE, false);
+    if (f->is_passed)
+        on_last(&f->timer);
+}
+
+static bool is_dead(const struct end *e)
+{
+    struct tcp_info info = { 0 };
+    socklen_t n = sizeof info;
+
+    return getsockopt(e->fd, IPPROTO_TCP, TCP_INFO, &info, &n) < 0 || info.tcpi_state == TCP_CLOSE;
+}
+
+/* A server that refuses what it is sent, say, answers and resets. */
+static void fail(struct flow *f)
+{
+    bool is_in_dead = is_dead(&f->in);
+    struct lane *last = is_in_dead ? &f->up : &f->down;
+
+    if (is_in_dead == is_dead(&f->out)) {
+        flow_close(f, true);
+        return;
+    }
+    f->state = FLOW_LAST;
+    f->alive = is_in_dead ? &f->out : &f->in;
+    end_watch(is_in_dead ? &f->in : &f->out, 0, true);
+    lane_done(is_in_dead ? &f->down : &f->up, &f->egress->pipes, &f->box->n_pipes);
+    last->is_cut = !last->has_end;
+    f->moved_at = uv_now(f->egress->opts.loop);
+    (void)uv_timer_start(&f->timer, on_last, LAST_MS, LAST_MS);
+    pass_last(f);
+}
+
 static void pump(struct flow *f, bool is_up, bool is_down)
 {
     struct lane_pool *pool = &f->egress->pipes;
@@ -199,7 +278,7 @@ static void pump(struct flow *f, bool is_up, bool is_down)
         count_add(&f->egress->opts.counters->bytes_in, down);
     }
     if (f->up_state == LANE_BROKEN || f->down_state == LANE_BROKEN) {
-        flow_close(f, true);
+        fail(f);
         return;
     }
     if (f->up_state == LANE_ENDED && f->down_state == LANE_ENDED) {
@@ -349,16 +428,7 @@ static void allow_by_address(struct flow *f)
         deny(f, NULL, "allowOut", "neither TLS nor HTTP, so it gives no name");
 }
 
-static void on_no_name(uv_timer_t *timer)
-{
-    struct flow *f = timer->data;
-
-    (void)uv_timer_stop(timer);
-    if (f->peeked == 0 && !f->is_web)
-        allow_by_address(f);
-    else
-        deny(f, NULL, "allowOut", "it gave no name in time");
-}
+static void on_no_name(uv_timer_t *timer);
 
 static void take_name(struct flow *f, const char *name)
 {
@@ -371,15 +441,15 @@ static void take_name(struct flow *f, const char *name)
         allow_by_name(f, name);
 }
 
-/* Woken when there is more than was seen. */
-static void on_first_bytes(struct flow *f)
+/* Woken when there is more than was seen; or its time is over, and we may have been busy. */
+static void on_first_bytes(struct flow *f, bool is_woken)
 {
     static uint8_t head[SNIFF_MAX];
     char name[SNIFF_NAME_SIZE];
     ssize_t n = recv(f->in.fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
     int more = (int)MIN(n + 1, (ssize_t)SNIFF_MAX);
 
-    if (n < 0 && errno == EAGAIN)
+    if ((n < 0 && errno == EAGAIN) || (!is_woken && n > 0 && (size_t)n == f->peeked))
         return;
     if (n <= 0 || (size_t)n == f->peeked) { /* it has ended */
         flow_close(f, true);
@@ -402,6 +472,19 @@ static void on_first_bytes(struct flow *f)
         allow_by_address(f);
         return;
     }
+}
+
+static void on_no_name(uv_timer_t *timer)
+{
+    struct flow *f = timer->data;
+
+    on_first_bytes(f, false);
+    if (!f->box || f->state != FLOW_NAME || uv_is_active((uv_handle_t *)timer))
+        return;
+    if (f->peeked == 0 && !f->is_web)
+        allow_by_address(f);
+    else
+        deny(f, NULL, "allowOut", "it gave no name in time");
 }
 
 static void find_name(struct flow *f, const char *rule)
@@ -429,15 +512,21 @@ static void on_event(uv_poll_t *poll, int status, int events)
         end_watch(e, 0, false);
     }
     if (status < 0)
+        e->watched = -1; /* libuv has stopped */
+    if (status < 0 && f->state == FLOW_RELAY)
+        fail(f);
+    else if (status < 0)
         flow_close(f, true);
     else if (f->state == FLOW_NAME && is_in)
-        on_first_bytes(f);
+        on_first_bytes(f, true);
     else if (f->state == FLOW_DIAL && !is_in)
         on_dialled(f);
     else if (f->state == FLOW_PROXY && !is_in)
         talk_to_proxy(f);
     else if (f->state == FLOW_RELAY)
         pump(f, is_in ? has_in : has_out, is_in ? has_out : has_in);
+    else if (f->state == FLOW_LAST && e == f->alive && has_out)
+        pass_last(f);
 }
 
 /* --- begin -------------------------------------------------------------------------------------- */

@@ -119,6 +119,8 @@ static enum lane_state turn(struct lane *l, struct lane_pool *pool, size_t *quot
                 return errno == EAGAIN ? LANE_WANTS_READ : LANE_BROKEN;
             l->has_end = n == 0;
         }
+        if (l->held == 0 && l->is_cut)
+            return LANE_BROKEN;
         if (l->held == 0) {
             if (!l->is_ended && shutdown(to, SHUT_WR) < 0)
                 return LANE_BROKEN;

@@ -21,6 +21,7 @@ struct lane {
     size_t off, held; /* bytes in the pipe or in `copy` */
     bool has_end;     /* the source has ended */
     bool is_ended;    /* and the other side was told */
+    bool is_cut;      /* the source has failed: where its bytes end is no end to tell */
 };
 
 /* Of all lanes of one process. */
@@ -35,7 +36,7 @@ enum lane_state {
     LANE_WANTS_WRITE, /* the other side takes nothing more now */
     LANE_MORE,        /* its turn is over, not its bytes */
     LANE_ENDED,       /* all was passed on, the end too */
-    LANE_BROKEN,      /* either side failed */
+    LANE_BROKEN,      /* either side failed, or what was cut off is passed on */
 };
 
 #define LANE_INIT                                                                                  \

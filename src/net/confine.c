@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/sockios.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <signal.h>
@@ -225,7 +226,8 @@ static int allow_egress(scmp_filter_ctx f)
     if (r == 0)
         r = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(fcntl), 1,
                              SCMP_A1(SCMP_CMP_EQ, F_SETPIPE_SZ));
-
+    if (r == 0)
+        r = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1, SCMP_A1(SCMP_CMP_EQ, SIOCOUTQ));
     for (size_t i = 0; i < ARRAY_SIZE(families); i++)
         for (size_t j = 0; r == 0 && j < ARRAY_SIZE(types); j++)
             r = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,

@@ -6,6 +6,7 @@ Test modules import the fixtures: lab, names, service, box.
 import base64
 import itertools
 import json
+import os
 import textwrap
 
 import pytest
@@ -240,3 +241,21 @@ def output_of(events):
         while "\n" in text:
             line, text = text.split("\n", 1)
             yield line
+
+
+class Talking:
+    """A program in the sandbox that is told to go on by lines."""
+
+    def __init__(self, box, program, *args):
+        self.box, self.tag = box, os.urandom(4).hex()
+        command = {"cmd": "/usr/bin/python3", "args": ["-c", program, *args]}
+        events = box.envd.stream("process.Process/Start", {"process": command, "stdin": True, "tag": self.tag}, 120)
+        assert "start" in next(events)["event"]
+        self.output = output_of(events)
+
+    def tell(self, line=""):
+        data = base64.b64encode(f"{line}\n".encode()).decode()
+        self.box.envd.unary("process.Process/SendInput", {"process": {"tag": self.tag}, "input": {"stdin": data}})
+
+    def hear(self):
+        return next(self.output)

@@ -1,15 +1,21 @@
 """What sandboxes reach by address, what the kernel refuses them, and what is left when processes die."""
 
 import base64
+import fcntl
 import json
 import os
+import queue
 import re
 import signal
+import struct
 import subprocess
+import termios
 import textwrap
+import threading
 import time
 
 import processes
+import pytest
 from conftest import compiler_env
 from egress_kit import (  # noqa: F401 (fixtures)
     OTHER,
@@ -18,6 +24,7 @@ from egress_kit import (  # noqa: F401 (fixtures)
     WEB,
     WEB6,
     Box,
+    Talking,
     box,
     greet,
     lab,
@@ -245,6 +252,101 @@ def test_host_is_followed_after_lost_news(lab, service, box):
     finally:
         lab.host.ip("address", "del", "198.51.100.78/32", "dev", "lo")
     assert service.roles()["abx-egress"] == [pid]
+
+
+# Says how many bytes came and how it ended: read at once, or from a small buffer after a while.
+READ_ALL = """
+import socket, sys, time
+with socket.socket() as s:
+    if sys.argv[3] == "slow":
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.settimeout(60)
+    s.connect((sys.argv[1], int(sys.argv[2])))
+    s.sendall(b"x" * 1000)
+    print("sent", flush=True)
+    if sys.argv[3] == "slow":
+        sys.stdin.readline()
+        time.sleep(1)
+    n, end = 0, "EOF"
+    try:
+        while got := s.recv(1000):
+            n += len(got)
+    except ConnectionResetError:
+        end = "reset"
+    print(n, end, flush=True)
+"""
+
+SEND_AND_RESET = """
+import socket, struct, sys
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])), 60)
+s.recv(1)
+print("up", flush=True)
+sys.stdin.readline()
+s.sendall(b"y" * 20000)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+s.close()
+print("reset", flush=True)
+"""
+
+
+def unsent(connection):
+    return struct.unpack("i", fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)))[0]
+
+
+@pytest.mark.parametrize("way", ["prompt", "slow"])
+def test_what_was_sent_before_a_reset_arrives(lab, service, box, way):
+    """A server that answers, and resets because it did not read all that it was sent: egress learns of both at once."""
+    (pid,) = service.roles()["abx-egress"]
+    port = {"prompt": 4500, "slow": 4501}[way]
+    asked, go, gone = threading.Event(), threading.Event(), threading.Event()
+
+    def answer(connection):
+        connection.recv(1)
+        asked.set()
+        go.wait(60)
+        connection.sendall(b"a" * 40000)
+        until(lambda: unsent(connection) == 0, 30)
+        connection.close()
+        gone.set()
+
+    lab.serve(WEB, port, answer)
+    program = Talking(box, READ_ALL, WEB, str(port), way)
+    assert program.hear() == "sent" and asked.wait(30)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        go.set()
+        assert gone.wait(60)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    if way == "slow":
+        program.tell()
+    assert program.hear() == "40000 reset"
+
+
+def test_what_the_sandbox_sent_before_a_reset_arrives(lab, service, box):
+    (pid,) = service.roles()["abx-egress"]
+    heard = queue.SimpleQueue()
+
+    def listen(connection):
+        n, end = 0, "EOF"
+        connection.sendall(b"x")
+        try:
+            while got := connection.recv(1000):
+                n += len(got)
+        except ConnectionResetError:
+            end = "reset"
+        heard.put((n, end))
+
+    lab.serve(WEB, 4502, listen)
+    program = Talking(box, SEND_AND_RESET, WEB, "4502")
+    assert program.hear() == "up"
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        program.tell()
+        assert program.hear() == "reset"
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert heard.get(timeout=60) == (20000, "reset")
 
 
 def cpu_seconds(pid):

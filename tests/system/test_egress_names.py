@@ -1,9 +1,12 @@
 """Names: who answers a sandbox's questions, and rules by domain."""
 
 import io
+import os
+import signal
 import subprocess
 import sys
 import tarfile
+import time
 import zipfile
 
 import pytest
@@ -15,6 +18,7 @@ from egress_kit import (  # noqa: F401 (fixtures)
     WEB,
     WEB6,
     Box,
+    Talking,
     ask,
     box,
     lab,
@@ -198,6 +202,52 @@ def test_everything_else_is_refused(only_web):
     until(lambda: len(only_web.denials()) + len(only_web.denials("untold")) >= before + 10, 20)
     assert only_web.denials("no name that is allowed led the sandbox to this address", f"{OTHER}:443")
     assert only_web.denials("evil.example", "no rule allows the name")
+
+
+# On port 8443, step by step: a line on stdin for each.
+STEPS = f"""
+import socket, sys
+for line in sys.stdin:
+    s = socket.create_connection(("{WEB}", 8443), 60)
+    print("up", flush=True)
+    sys.stdin.readline()
+    s.sendall(b"GET / HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n")
+    print("sent", flush=True)
+    try:
+        print(s.makefile().readline().strip() or "EOF", flush=True)
+    except OSError as e:
+        print(type(e).__name__, flush=True)
+    s.close()
+"""
+
+
+def test_a_name_counts_that_came_while_egress_was_busy(service, only_web):
+    """A connection that says nothing for 300 ms may go by its address. One that says a wrong name in that time may not,
+    although egress reads it later."""
+    (pid,) = service.roles()["abx-egress"]
+
+    def descriptors():
+        return len(os.listdir(f"/proc/{pid}/fd"))
+
+    program = Talking(only_web, STEPS)
+    for _ in range(50):
+        before = descriptors()
+        program.tell()
+        until(lambda: descriptors() > before, 20)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            is_waiting = descriptors() == before + 1  # else it was let through or was not there any more
+            assert program.hear() == "up"
+            program.tell()
+            assert program.hear() == "sent"
+            time.sleep(0.5)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        answer = program.hear()
+        if is_waiting:
+            break
+    assert is_waiting and answer == RESET
+    until(lambda: only_web.denials(f"{WEB}:8443", "evil.example") or only_web.denials("untold"), 20)
 
 
 def test_a_name_counts_only_for_the_address_it_led_to(lab, service, names):

@@ -1,6 +1,7 @@
 /* test_lane.c - bytes of one direction: moved, held back, ended. */
 #include "test.h"
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
@@ -142,6 +143,30 @@ static void a_side_that_is_gone_breaks_it(void **state)
     fd_close(to.a);
 }
 
+/* The bytes pass, the end does not: it was none. */
+static void what_was_cut_off_passes_without_an_end(void **state)
+{
+    struct pair from = make_pair(), to = make_pair();
+    struct lane lane = LANE_INIT;
+    struct lane_pool pool = { 0 };
+    size_t quota = 0, moved;
+    char got[16];
+
+    (void)state;
+    assert_int_equal(write(from.a, "hello", 5), 5);
+    assert_int_equal(shutdown(from.a, SHUT_WR), 0);
+    lane.is_cut = true;
+    assert_int_equal(lane_pump(&lane, &pool, &quota, from.b, to.a, &moved), LANE_BROKEN);
+    assert_int_equal(read(to.b, got, sizeof got), 5);
+    assert_int_equal(read(to.b, got, sizeof got), -1);
+    assert_int_equal(errno, EAGAIN);
+    lane_done(&lane, &pool, &quota);
+    assert_int_equal(quota, 0);
+    lane_pool_done(&pool);
+    close_pair(from);
+    close_pair(to);
+}
+
 static struct pair make_tcp_pair(void)
 {
     struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -200,6 +225,7 @@ int main(void)
         cmocka_unit_test(copies_when_there_are_too_many_pipes),
         cmocka_unit_test(what_was_held_goes_with_the_lane),
         cmocka_unit_test(a_side_that_is_gone_breaks_it),
+        cmocka_unit_test(what_was_cut_off_passes_without_an_end),
         cmocka_unit_test(an_urgent_byte_is_passed_like_the_others),
     };
 
