@@ -18,7 +18,7 @@
 #define COUNT_SIZE 4096u
 #define FIELDS_MAX 12u
 #define UDP_WHY "only DNS goes out over UDP"
-#define FDS_RESERVED 320u /* links, questions for names, listeners of new sandboxes */
+#define FDS_RESERVED 128u /* links, listeners of new sandboxes */
 #define FEW_FLOWS 32u
 
 /* Outlives its box until the loop has let go of the handle. */
@@ -208,6 +208,7 @@ void box_unsteer(struct box *b)
         next = flow_next(f);
         flow_break(f);
     }
+    resolver_disown(b->egress->resolver, &b->lookups);
     fd_close(TAKE_FD(b->link_fd));
     tell_datagrams(b);
     if (b->refused)
@@ -245,6 +246,7 @@ bool box_has_room(const struct box *b)
     size_t used = 2 * e->n_flows + e->n_streams + 4 * e->n_boxes + 2 * e->pipes.n_open;
     size_t max = b->n_flows > FEW_FLOWS ? e->opts.max_fds / 4 * 3 : e->opts.max_fds;
 
+    used += MIN(e->opts.max_fds / FDS_PER_LOOKUP, (size_t)RESOLVER_LOOKUPS_MAX);
     return used + FDS_RESERVED <= max;
 }
 

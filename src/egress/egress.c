@@ -326,7 +326,7 @@ static int start(struct egress *e, struct abx_err *err)
     int r = hostnet_open(e->opts.loop, on_host_change, e, &e->host, err);
 
     if (r == 0)
-        r = resolver_new(e->opts.loop, &e->resolver, err);
+        r = resolver_new(e->opts.loop, e->opts.max_fds / FDS_PER_LOOKUP, &e->resolver, err);
     if (r == 0)
         r = ipc_client_new(e->opts.loop, e->opts.table_path, &control, &e->control, err);
     if (r == 0)

@@ -24,6 +24,8 @@ struct names;
 struct listening; /* a socket of a sandbox's namespace, with its watcher */
 
 #define BOX_BUCKETS 4096u
+/* An eighth of the descriptors is for questions. */
+#define FDS_PER_LOOKUP 8u
 
 /* A sandbox. */
 struct box {
@@ -44,6 +46,7 @@ struct box {
     const volatile uint64_t *refused; /* datagrams, counted by the kernel; NULL without */
     uint64_t refused_told;
     struct pins pins;
+    struct resolver_account lookups;
     struct flow *flows;
     size_t n_flows;
     size_t n_pipes; /* for lane.h */

@@ -188,7 +188,7 @@ static bool ask(struct names *n, const struct dns_question *q, const struct repl
         a->next->prev = a;
     n->asks = a;
     n->n_asks++;
-    if (resolver_ask(n->box->egress->resolver, q, servers, &a->wait, NULL) == 0)
+    if (resolver_ask(n->box->egress->resolver, q, servers, &n->box->lookups, &a->wait, NULL) == 0)
         return true;
     ask_free(a);
     return false;

@@ -2,7 +2,8 @@
  *
  * With rules that deny all the rest only names that they allow are asked for, because a question leads out, too. AAAA
  * records are answered only while the host has a way to the IPv6 internet. Addresses that are answered are pinned
- * (pins.h). A sandbox may have ASKS_MAX questions under way and STREAMS_MAX connections.
+ * (pins.h). A sandbox may wait for ASKS_MAX answers and have STREAMS_MAX connections; resolver.h has the limit of the
+ * questions that go out for it.
  */
 #pragma once
 

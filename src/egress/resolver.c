@@ -13,8 +13,9 @@
 #define BUCKETS 1024u
 #define KEPT_MAX 4096u       /* answers */
 #define KEPT_BYTES_MAX 4096u /* of one: larger ones are not kept */
-#define LOOKUPS_MAX 1024u
 #define TRIES 3u
+#define DATAGRAMS_PER_TURN 32u
+#define GUESSES_MAX 64u /* datagrams that answer something else */
 #define TRY_MS 1500u
 #define TCP_MS 5000u
 
@@ -40,11 +41,13 @@ struct attempt {
     struct buf in;         /* TCP */
     uint16_t id;
     bool is_tcp;
+    unsigned n_guesses;
 };
 
 struct lookup {
     struct lookup *next, **at;
     struct resolver *resolver;
+    struct resolver_account *account; /* NULL: it is gone */
     struct key key;
     struct dns_question question;
     struct resolver_wait *waits;
@@ -59,7 +62,7 @@ struct resolver {
     struct kept *oldest, *newest;
     size_t n_kept;
     struct lookup *lookups;
-    size_t n_lookups;
+    size_t n_lookups, max_lookups;
 };
 
 /* --- what is kept ------------------------------------------------------------------------------- */
@@ -174,6 +177,8 @@ static void lookup_end(struct lookup *l, const struct dns_answer *answer)
     if (l->next)
         l->next->at = l->at;
     l->resolver->n_lookups--;
+    if (l->account)
+        l->account->n--;
     if (answer)
         keep(l->resolver, &l->key, answer);
     while (l->waits) { /* one that is told may make others forget it */
@@ -256,6 +261,13 @@ static void try_next_or_end(struct lookup *l)
         lookup_end(l, NULL);
 }
 
+static void ask_by_tcp(struct lookup *l)
+{
+    l->is_tcp = true;
+    l->tries--; /* the same server */
+    try_next_or_end(l);
+}
+
 /* True: the attempt is over. A message that does not answer the question may be anybody's. */
 static bool take_message(struct lookup *l, struct slice message)
 {
@@ -265,9 +277,7 @@ static bool take_message(struct lookup *l, struct slice message)
     if (!dns_answer_parse(message, &l->question, a->id, &answer))
         return false;
     if (answer.is_truncated && !a->is_tcp) {
-        l->is_tcp = true;
-        l->tries--; /* the same server */
-        try_next_or_end(l);
+        ask_by_tcp(l);
     } else if (!answer.is_truncated &&
                (answer.rcode == DNS_NOERROR || answer.rcode == DNS_NXDOMAIN || l->tries >= TRIES)) {
         lookup_end(l, &answer);
@@ -277,14 +287,23 @@ static bool take_message(struct lookup *l, struct slice message)
     return true;
 }
 
+/* The loop looks again when there is more. */
 static void read_udp(struct lookup *l)
 {
     struct slice message;
-    ssize_t n;
+    ssize_t n = 0;
 
-    while ((n = sock_read(&l->attempt->sock, &message)) > 0)
+    for (unsigned i = 0; i < DATAGRAMS_PER_TURN; i++) {
+        n = sock_read(&l->attempt->sock, &message);
+        if (n < 0)
+            break;
         if (take_message(l, message))
             return;
+        if (++l->attempt->n_guesses >= GUESSES_MAX) {
+            ask_by_tcp(l);
+            return;
+        }
+    }
     if (n < 0 && n != -EAGAIN)
         try_next_or_end(l); /* refused */
 }
@@ -340,8 +359,15 @@ static void wait_for(struct lookup *l, struct resolver_wait *w)
     l->waits = w;
 }
 
+static bool is_room(const struct resolver *r, const struct resolver_account *a)
+{
+    size_t max = a->n >= RESOLVER_ACCOUNT_FEW ? r->max_lookups / 4 * 3 : r->max_lookups;
+
+    return a->n < RESOLVER_ACCOUNT_MAX && r->n_lookups < max;
+}
+
 static struct lookup *lookup_new(struct resolver *r, const struct key *k,
-                                 const struct dns_question *q)
+                                 const struct dns_question *q, struct resolver_account *account)
 {
     struct lookup *l = calloc(1, sizeof *l);
 
@@ -356,12 +382,14 @@ static struct lookup *lookup_new(struct resolver *r, const struct key *k,
         l->next->at = &l->next;
     r->lookups = l;
     r->n_lookups++;
+    l->account = account;
+    account->n++;
     return l;
 }
 
 int resolver_ask(struct resolver *r, const struct dns_question *q,
-                 const struct resolver_servers *servers, struct resolver_wait *w,
-                 struct abx_err *err)
+                 const struct resolver_servers *servers, struct resolver_account *account,
+                 struct resolver_wait *w, struct abx_err *err)
 {
     struct lookup *l = r->lookups;
     struct key k;
@@ -376,9 +404,9 @@ int resolver_ask(struct resolver *r, const struct dns_question *q,
         wait_for(l, w);
         return 0;
     }
-    if (r->n_lookups >= LOOKUPS_MAX)
+    if (!is_room(r, account))
         return err_set(err, ABX_RESOURCE_EXHAUSTED, "too many names are being asked for");
-    l = lookup_new(r, &k, q);
+    l = lookup_new(r, &k, q, account);
     if (!l)
         return err_oom(err);
     code = try_next(l, err);
@@ -402,13 +430,31 @@ void resolver_forget(struct resolver_wait *w)
     *at = w->next;
 }
 
-int resolver_new(uv_loop_t *loop, struct resolver **ret, struct abx_err *err)
+void resolver_disown(struct resolver *r, struct resolver_account *account)
+{
+    struct lookup *next;
+
+    for (struct lookup *l = r->lookups; l; l = next) {
+        next = l->next;
+        if (l->account != account)
+            continue;
+        if (!l->waits) {
+            lookup_end(l, NULL);
+            continue;
+        }
+        l->account = NULL;
+        account->n--;
+    }
+}
+
+int resolver_new(uv_loop_t *loop, size_t max_lookups, struct resolver **ret, struct abx_err *err)
 {
     struct resolver *r = calloc(1, sizeof *r);
 
     if (!r)
         return err_oom(err);
     r->loop = loop;
+    r->max_lookups = MIN(max_lookups, (size_t)RESOLVER_LOOKUPS_MAX);
     *ret = r;
     return 0;
 }

@@ -94,7 +94,7 @@ static void find_own(struct via *v)
         v->ready(v->user, "the sandbox's proxy has a name that is none");
     else if (resolver_find(e->resolver, &q, &e->servers, &a, &age_s))
         v->ready(v->user, take_answer(v, &a));
-    else if (resolver_ask(e->resolver, &q, &e->servers, &v->wait, NULL) < 0)
+    else if (resolver_ask(e->resolver, &q, &e->servers, &v->box->lookups, &v->wait, NULL) < 0)
         v->ready(v->user, "the name of the sandbox's proxy cannot be asked for");
 }
 

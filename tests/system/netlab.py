@@ -158,11 +158,12 @@ def dns_addresses(message):
 class NameServer:
     """Answers over UDP and TCP from `names`: {name: [addresses]}; other names do not exist. `asked` lists (name, type).
 
-    `ttl` of its answers; `silent` names get no answer; an answer of over 20 addresses has to be asked for by TCP.
+    `ttl` of its answers; `silent` names get no answer; an answer of over 20 addresses has to be asked for by TCP, and
+    for a `forged` name come only guesses of someone's over UDP.
     """
 
     def __init__(self, lab, address, names, ttl=60):
-        self.names, self.ttl, self.asked, self.silent = names, ttl, [], set()
+        self.names, self.ttl, self.asked, self.silent, self.forged = names, ttl, [], set(), set()
         udp = lab.socket(lab.internet, address, 53, socket.SOCK_DGRAM)
         lab.serve(address, 53, self.stream)
 
@@ -174,8 +175,11 @@ class NameServer:
                         return
 
                     if answer := self.answer(message, True):
-                        udp.sendto(b"\xff\xff" + answer[2:], peer)  # a guess of someone's, to be dropped
-                        udp.sendto(answer, peer)
+                        is_forged = self.asked[-1][0] in self.forged
+                        for _ in range(100 if is_forged else 1):
+                            udp.sendto(b"\xff\xff" + answer[2:], peer)  # a guess of someone's, to be dropped
+                        if not is_forged:
+                            udp.sendto(answer, peer)
 
         threading.Thread(target=loop, daemon=True).start()
 

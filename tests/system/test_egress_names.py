@@ -78,6 +78,51 @@ def test_a_server_that_is_silent_is_an_error(box, names):
     assert dns_addresses(answer) == (2, False, [])
 
 
+def test_a_name_that_someone_guesses_at_is_asked_for_by_tcp(box, names):
+    names.names["forged.example"] = [WEB]
+    names.forged.add("forged.example")
+    assert resolve(box, "forged.example") == {"forged.example": [WEB]}
+
+
+# Asks and goes, again and again: rounds of 64 questions over TCP, and one that is answered at once.
+ASK_AND_GO = """
+import socket, sys
+refused = bytes.fromhex(sys.argv[1])
+for line in sys.stdin:
+    s = socket.create_connection(("192.0.2.53", 53), 60)
+    s.sendall(b"".join(len(q).to_bytes(2, "big") + q for q in [*map(bytes.fromhex, line.split()), refused]))
+    f = s.makefile("rb")
+    while f.read(int.from_bytes(f.read(2), "big"))[:2] != refused[:2]:
+        pass
+    s.close()
+    print("asked", flush=True)
+"""
+
+
+def test_questions_of_one_sandbox_are_bounded(lab, service, names):
+    """Also those whose asker has gone: servers that do not answer hold up nobody else."""
+
+    def sockets():
+        """Of the host's that ask servers of names."""
+        with lab.host.entered(), open("/proc/thread-self/net/udp") as f:
+            return sum(line.split()[2].endswith(":0035") for line in f.readlines()[1:])
+
+    refused = dns_question("web.example", identity=0x7777)[:-1] + b"\3"
+    names.silent |= {f"q{i}.example" for i in range(640)}
+    with Box(service) as greedy, Box(service) as box:
+        program = Talking(greedy, ASK_AND_GO, refused.hex())
+        most = 0
+        for k in range(10):
+            program.tell(" ".join(dns_question(f"q{64 * k + i}.example").hex() for i in range(64)))
+            assert program.hear() == "asked"
+            most = max(most, sockets())
+        assert 0 < most <= 64 + 8  # others may ask as well
+        names.names["quick.example"] = [WEB]
+        assert resolve(box, "quick.example") == {"quick.example": [WEB]}
+        assert service.kill(greedy.id) == 204
+        until(lambda: sockets() <= 8, 20)
+
+
 def test_bad_questions_are_refused(box):
     good = dns_question("web.example")
     bad = [
