@@ -1,6 +1,5 @@
 /* main.c - abx-egress: arguments, giving up rights, signals. Everything else is in the library. */
 #include <errno.h>
-#include <getopt.h>
 #include <netdb.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,63 +9,27 @@
 
 #include "base/fd.h"
 #include "base/log.h"
-#include "base/str.h"
 #include "egress/egress.h"
 #include "net/confine.h"
 #include "net/heartbeat.h"
+#include "net/role_args.h"
 
 #define PROXY_TEXT_MAX 2048u
 
 static const char usage[] =
-    "usage: abx-egress --table-sock PATH --engine-sock PATH\n"
+    "usage: abx-egress --table-sock PATH --engine-sock PATH\n" ROLE_ARGS_USAGE
     "  --resolv-conf FILE         where the servers of names are told; read again when it changes\n"
     "  --dns ADDRESS[:PORT]       servers of names instead; repeatable\n"
     "  --proxy-fd N               file with the URL of the proxy that everything goes through\n"
     "  --allow CIDR               reserved addresses that sandboxes may reach; repeatable\n"
-    "  --root DIR                 root folder; the paths above are as seen inside it\n"
-    "  --uid N --gid N            user and group to become\n"
     "  --max-sandbox-connections N  of one sandbox (2500)\n"
     "  --counters-fd N            memory to count in\n"
-    "  --heartbeat-fd N           eventfd on which the loop beats\n"
     "Started by abx serve.\n";
-
-enum {
-    OPT_TABLE = 256,
-    OPT_ENGINE,
-    OPT_RESOLV,
-    OPT_DNS,
-    OPT_PROXY_FD,
-    OPT_ALLOW,
-    OPT_ROOT,
-    OPT_UID,
-    OPT_GID,
-    OPT_MAX_SANDBOX,
-    OPT_COUNTERS_FD,
-    OPT_HEARTBEAT_FD,
-    OPT_HELP,
-};
-
-static const struct option options[] = {
-    { "table-sock", required_argument, NULL, OPT_TABLE },
-    { "engine-sock", required_argument, NULL, OPT_ENGINE },
-    { "resolv-conf", required_argument, NULL, OPT_RESOLV },
-    { "dns", required_argument, NULL, OPT_DNS },
-    { "proxy-fd", required_argument, NULL, OPT_PROXY_FD },
-    { "allow", required_argument, NULL, OPT_ALLOW },
-    { "root", required_argument, NULL, OPT_ROOT },
-    { "uid", required_argument, NULL, OPT_UID },
-    { "gid", required_argument, NULL, OPT_GID },
-    { "max-sandbox-connections", required_argument, NULL, OPT_MAX_SANDBOX },
-    { "counters-fd", required_argument, NULL, OPT_COUNTERS_FD },
-    { "heartbeat-fd", required_argument, NULL, OPT_HEARTBEAT_FD },
-    { "help", no_argument, NULL, OPT_HELP },
-    { 0 },
-};
 
 struct arguments {
     struct egress_opts egress;
-    struct confine_opts confine;
-    int heartbeat_fd, proxy_fd, counters_fd; /* -1: none */
+    struct role_args role;
+    int proxy_fd, counters_fd; /* -1: none */
 };
 
 struct process {
@@ -76,90 +39,51 @@ struct process {
     struct egress *egress;
 };
 
-static int parse_number(const char *name, uint64_t *ret, struct abx_err *err)
+static int parse_server(void *own, const char *value, struct abx_err *err)
 {
-    if (!str_parse_u64(slice_str(optarg), INT32_MAX, ret))
-        return err_set(err, ABX_INVALID_ARGUMENT, "--%s: '%s' is no number", name, optarg);
-    return 0;
-}
+    struct egress_opts *o = &((struct arguments *)own)->egress;
 
-static int parse_server(struct egress_opts *o, struct abx_err *err)
-{
-    if (o->n_servers == EGRESS_SERVERS_MAX || !address_parse(optarg, 53, &o->servers[o->n_servers]))
+    if (o->n_servers == EGRESS_SERVERS_MAX || !address_parse(value, 53, &o->servers[o->n_servers]))
         return err_set(err, ABX_INVALID_ARGUMENT,
                        "--egress-dns: '%s' is not ADDRESS or ADDRESS:PORT (IPv6 in brackets), or "
                        "there are over %d",
-                       optarg, EGRESS_SERVERS_MAX);
+                       value, EGRESS_SERVERS_MAX);
     o->n_servers++;
     return 0;
 }
 
-static int parse_one(struct arguments *a, int option, const char *name, struct abx_err *err)
+static int parse_allow(void *own, const char *value, struct abx_err *err)
 {
-    uint64_t n = 0;
-    int r;
+    struct egress_opts *o = &((struct arguments *)own)->egress;
 
-    switch (option) {
-    case OPT_TABLE:
-        a->egress.table_path = optarg;
-        return 0;
-    case OPT_ENGINE:
-        a->egress.engine_path = optarg;
-        return 0;
-    case OPT_RESOLV:
-        a->egress.resolv_path = optarg;
-        return 0;
-    case OPT_DNS:
-        return parse_server(&a->egress, err);
-    case OPT_ROOT:
-        a->confine.root = optarg;
-        return 0;
-    case OPT_ALLOW:
-        if (a->egress.n_allow == EGRESS_ALLOW_MAX ||
-            !range_parse(optarg, &a->egress.allow[a->egress.n_allow]))
-            return err_set(err, ABX_INVALID_ARGUMENT,
-                           "--egress-allow: '%s' is no address and no CIDR", optarg);
-        a->egress.n_allow++;
-        return 0;
-    default:
-        r = parse_number(name, &n, err);
-        break;
-    }
-    if (option == OPT_UID)
-        a->confine.uid = (uid_t)n;
-    else if (option == OPT_GID)
-        a->confine.gid = (gid_t)n;
-    else if (option == OPT_MAX_SANDBOX)
-        a->egress.max_sandbox_connections = n;
-    else if (option == OPT_PROXY_FD)
-        a->proxy_fd = (int)n;
-    else if (option == OPT_COUNTERS_FD)
-        a->counters_fd = (int)n;
-    else if (option == OPT_HEARTBEAT_FD)
-        a->heartbeat_fd = (int)n;
-    return r;
+    if (o->n_allow == EGRESS_ALLOW_MAX || !range_parse(value, &o->allow[o->n_allow]))
+        return err_set(err, ABX_INVALID_ARGUMENT,
+                       "--egress-allow: '%s' is no address and no CIDR, or there are over %d",
+                       value, EGRESS_ALLOW_MAX);
+    o->n_allow++;
+    return 0;
 }
 
 static int parse_arguments(int argc, char **argv, struct arguments *a, struct abx_err *err)
 {
-    int option, index = 0;
+    static const struct role_option options[] = {
+        { "resolv-conf", ROLE_ARG_TEXT, offsetof(struct arguments, egress.resolv_path), NULL },
+        { "dns", ROLE_ARG_PARSE, 0, parse_server },
+        { "proxy-fd", ROLE_ARG_FD, offsetof(struct arguments, proxy_fd), NULL },
+        { "counters-fd", ROLE_ARG_FD, offsetof(struct arguments, counters_fd), NULL },
+        { "allow", ROLE_ARG_PARSE, 0, parse_allow },
+        { "max-sandbox-connections", ROLE_ARG_SIZE,
+          offsetof(struct arguments, egress.max_sandbox_connections), NULL },
+    };
+    int r;
 
     *a = (struct arguments){ .egress = { .max_sandbox_connections = 2500 },
-                             .heartbeat_fd = -1,
                              .proxy_fd = -1,
                              .counters_fd = -1 };
-    while ((option = getopt_long(argc, argv, "", options, &index)) >= 0) {
-        int r;
-
-        if (option == OPT_HELP || option == '?')
-            return err_set(err, ABX_INVALID_ARGUMENT, "see --help");
-        r = parse_one(a, option, options[index].name, err);
-        if (r < 0)
-            return r;
-    }
-    if (optind < argc || !a->egress.table_path || !a->egress.engine_path)
-        return err_set(err, ABX_INVALID_ARGUMENT, "see --help");
-    return 0;
+    r = role_args_parse(argc, argv, options, ARRAY_SIZE(options), a, &a->role, err);
+    a->egress.table_path = a->role.table_path;
+    a->egress.engine_path = a->role.engine_path;
+    return r;
 }
 
 /* Its name is looked up while everything can still be read for that. The file is one because users of the machine see
@@ -253,7 +177,7 @@ static int process_start(struct process *p, struct arguments *a, struct abx_err 
     p->term.data = p->interrupt.data = p;
     (void)uv_signal_start(&p->term, on_signal, SIGTERM);
     (void)uv_signal_start(&p->interrupt, on_signal, SIGINT);
-    r = heartbeat_start(&p->heartbeat, &p->loop, a->heartbeat_fd, err);
+    r = heartbeat_start(&p->heartbeat, &p->loop, a->role.heartbeat_fd, err);
     if (r < 0)
         return r;
     a->egress.loop = &p->loop;
@@ -282,8 +206,8 @@ int main(int argc, char **argv)
     if (r == 0)
         r = start_counting(&arguments, &err);
     if (r == 0) {
-        arguments.confine.parent = parent;
-        r = confine_identity(&arguments.confine, &err);
+        arguments.role.confine.parent = parent;
+        r = confine_identity(&arguments.role.confine, &err);
     }
     if (r == 0)
         r = process_start(&process, &arguments, &err);

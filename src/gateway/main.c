@@ -1,6 +1,5 @@
 /* main.c - abx-gateway: arguments, giving up rights, signals. Everything else is in the library. */
 #include <errno.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,11 +8,11 @@
 
 #include "base/fd.h"
 #include "base/log.h"
-#include "base/str.h"
 #include "gateway/gateway.h"
 #include "net/confine.h"
 #include "net/counters.h"
 #include "net/heartbeat.h"
+#include "net/role_args.h"
 #include "net/tls.h"
 
 #define DRAIN_MS 5000u /* what running requests get after SIGTERM */
@@ -22,75 +21,25 @@
 #define FDS_PER_CLIENT 3u /* its own, one into its sandbox, a share of those idle and kept ready */
 
 static const char usage[] =
-    "usage: abx-gateway --listen-fd N --control-sock PATH --table-sock PATH --engine-sock PATH\n"
+    "usage: abx-gateway --listen-fd N --control-sock PATH --table-sock PATH --engine-sock "
+    "PATH\n" ROLE_ARGS_USAGE
     "  --domain NAME              sandboxes are <port>-<id>.NAME (localhost)\n"
-    "  --root DIR                 root folder; the paths above are as seen inside it\n"
-    "  --uid N --gid N            user and group to become\n"
     "  --max-connections N        clients at once (10000, and what the descriptors allow)\n"
     "  --max-client-connections N  of one address; loopback is not counted (half of the above)\n"
     "  --max-sandbox-connections N  into one sandbox (1000)\n"
     "  --max-key-connections N  into all sandboxes of one API key (half of --max-connections)\n"
     "  --counters-fd N --counters-block N  memory and block to count in\n"
     "  --wait-ms N                wait for a restarting role (5000)\n"
-    "  --heartbeat-fd N           eventfd on which the loop beats\n"
     "  --access-log               a line for each request\n"
     "  --tls-listen-fd N          a second listener, with TLS\n"
     "  --tls-fd N                 memory with its certificates, read again at SIGHUP\n"
     "Started by abx serve.\n";
 
-enum {
-    OPT_LISTEN_FD = 256,
-    OPT_HEARTBEAT_FD,
-    OPT_CONTROL,
-    OPT_TABLE,
-    OPT_ENGINE,
-    OPT_DOMAIN,
-    OPT_ROOT,
-    OPT_UID,
-    OPT_GID,
-    OPT_MAX,
-    OPT_MAX_CLIENT,
-    OPT_MAX_SANDBOX,
-    OPT_MAX_KEY,
-    OPT_COUNTERS_FD,
-    OPT_COUNTERS_BLOCK,
-    OPT_WAIT,
-    OPT_ACCESS_LOG,
-    OPT_TLS_LISTEN_FD,
-    OPT_TLS_FD,
-    OPT_HELP,
-};
-
-static const struct option options[] = {
-    { "listen-fd", required_argument, NULL, OPT_LISTEN_FD },
-    { "heartbeat-fd", required_argument, NULL, OPT_HEARTBEAT_FD },
-    { "control-sock", required_argument, NULL, OPT_CONTROL },
-    { "table-sock", required_argument, NULL, OPT_TABLE },
-    { "engine-sock", required_argument, NULL, OPT_ENGINE },
-    { "domain", required_argument, NULL, OPT_DOMAIN },
-    { "root", required_argument, NULL, OPT_ROOT },
-    { "uid", required_argument, NULL, OPT_UID },
-    { "gid", required_argument, NULL, OPT_GID },
-    { "max-connections", required_argument, NULL, OPT_MAX },
-    { "max-client-connections", required_argument, NULL, OPT_MAX_CLIENT },
-    { "max-sandbox-connections", required_argument, NULL, OPT_MAX_SANDBOX },
-    { "max-key-connections", required_argument, NULL, OPT_MAX_KEY },
-    { "counters-fd", required_argument, NULL, OPT_COUNTERS_FD },
-    { "counters-block", required_argument, NULL, OPT_COUNTERS_BLOCK },
-    { "wait-ms", required_argument, NULL, OPT_WAIT },
-    { "access-log", no_argument, NULL, OPT_ACCESS_LOG },
-    { "tls-listen-fd", required_argument, NULL, OPT_TLS_LISTEN_FD },
-    { "tls-fd", required_argument, NULL, OPT_TLS_FD },
-    { "help", no_argument, NULL, OPT_HELP },
-    { 0 },
-};
-
 struct arguments {
     struct gateway_opts gateway;
-    struct confine_opts confine;
-    int heartbeat_fd; /* -1: none */
-    int tls_fd;       /* the same */
-    int counters_fd;  /* the same */
+    struct role_args role;
+    int tls_fd;      /* -1: none */
+    int counters_fd; /* the same */
     size_t counters_block;
 };
 
@@ -105,92 +54,38 @@ struct process {
     struct gateway *gateway;
 };
 
-static int parse_number(const char *name, const char *text, uint64_t max, uint64_t *ret,
-                        struct abx_err *err)
-{
-    if (!str_parse_u64(slice_str(text), max, ret))
-        return err_set(err, ABX_INVALID_ARGUMENT, "--%s: '%s' is no number", name, text);
-    return 0;
-}
-
-static int parse_one(struct arguments *a, int option, const char *name, struct abx_err *err)
-{
-    uint64_t n = 0;
-    int r = 0;
-
-    switch (option) {
-    case OPT_CONTROL:
-        a->gateway.control_path = optarg;
-        return 0;
-    case OPT_TABLE:
-        a->gateway.table_path = optarg;
-        return 0;
-    case OPT_ENGINE:
-        a->gateway.engine_path = optarg;
-        return 0;
-    case OPT_DOMAIN:
-        a->gateway.domain = optarg;
-        return 0;
-    case OPT_ROOT:
-        a->confine.root = optarg;
-        return 0;
-    case OPT_ACCESS_LOG:
-        a->gateway.has_access_log = true;
-        return 0;
-    default:
-        r = parse_number(name, optarg, INT32_MAX, &n, err);
-        break;
-    }
-    if (option == OPT_LISTEN_FD)
-        a->gateway.listen_fd = (int)n;
-    else if (option == OPT_HEARTBEAT_FD)
-        a->heartbeat_fd = (int)n;
-    else if (option == OPT_TLS_LISTEN_FD)
-        a->gateway.tls_listen_fd = (int)n;
-    else if (option == OPT_TLS_FD)
-        a->tls_fd = (int)n;
-    else if (option == OPT_UID)
-        a->confine.uid = (uid_t)n;
-    else if (option == OPT_GID)
-        a->confine.gid = (gid_t)n;
-    else if (option == OPT_MAX)
-        a->gateway.max_connections = n;
-    else if (option == OPT_MAX_CLIENT)
-        a->gateway.max_client_connections = n;
-    else if (option == OPT_MAX_SANDBOX)
-        a->gateway.max_sandbox_connections = n;
-    else if (option == OPT_MAX_KEY)
-        a->gateway.max_key_connections = n;
-    else if (option == OPT_COUNTERS_FD)
-        a->counters_fd = (int)n;
-    else if (option == OPT_COUNTERS_BLOCK)
-        a->counters_block = n;
-    else if (option == OPT_WAIT)
-        a->gateway.wait_ms = (uint32_t)n;
-    return r;
-}
+#define AT(field) offsetof(struct arguments, field)
 
 static int parse_arguments(int argc, char **argv, struct arguments *a, struct abx_err *err)
 {
-    int option, index = 0;
+    static const struct role_option options[] = {
+        { "listen-fd", ROLE_ARG_FD, AT(gateway.listen_fd), NULL },
+        { "control-sock", ROLE_ARG_TEXT, AT(gateway.control_path), NULL },
+        { "domain", ROLE_ARG_TEXT, AT(gateway.domain), NULL },
+        { "max-connections", ROLE_ARG_SIZE, AT(gateway.max_connections), NULL },
+        { "max-client-connections", ROLE_ARG_SIZE, AT(gateway.max_client_connections), NULL },
+        { "max-sandbox-connections", ROLE_ARG_SIZE, AT(gateway.max_sandbox_connections), NULL },
+        { "max-key-connections", ROLE_ARG_SIZE, AT(gateway.max_key_connections), NULL },
+        { "counters-fd", ROLE_ARG_FD, AT(counters_fd), NULL },
+        { "counters-block", ROLE_ARG_SIZE, AT(counters_block), NULL },
+        { "wait-ms", ROLE_ARG_U32, AT(gateway.wait_ms), NULL },
+        { "access-log", ROLE_ARG_FLAG, AT(gateway.has_access_log), NULL },
+        { "tls-listen-fd", ROLE_ARG_FD, AT(gateway.tls_listen_fd), NULL },
+        { "tls-fd", ROLE_ARG_FD, AT(tls_fd), NULL },
+    };
+    int r;
 
     *a = (struct arguments){
         .gateway = { .listen_fd = -EBADF, .tls_listen_fd = -EBADF, .domain = "localhost" },
-        .heartbeat_fd = -1,
         .tls_fd = -1,
         .counters_fd = -1
     };
-    while ((option = getopt_long(argc, argv, "", options, &index)) >= 0) {
-        int r;
-
-        if (option == OPT_HELP || option == '?')
-            return err_set(err, ABX_INVALID_ARGUMENT, "see --help");
-        r = parse_one(a, option, options[index].name, err);
-        if (r < 0)
-            return r;
-    }
-    if (optind < argc || a->gateway.listen_fd < 0 || !a->gateway.control_path ||
-        !a->gateway.table_path || !a->gateway.engine_path ||
+    r = role_args_parse(argc, argv, options, ARRAY_SIZE(options), a, &a->role, err);
+    if (r < 0)
+        return r;
+    a->gateway.table_path = a->role.table_path;
+    a->gateway.engine_path = a->role.engine_path;
+    if (a->gateway.listen_fd < 0 || !a->gateway.control_path ||
         (a->gateway.tls_listen_fd < 0) != (a->tls_fd < 0))
         return err_set(err, ABX_INVALID_ARGUMENT, "see --help");
     return 0;
@@ -320,7 +215,7 @@ static int process_start(struct process *p, struct arguments *a, struct abx_err 
     (void)uv_signal_start(&p->term, on_signal, SIGTERM);
     (void)uv_signal_start(&p->interrupt, on_signal, SIGINT);
     (void)uv_signal_start(&p->hangup, on_hangup, SIGHUP);
-    r = heartbeat_start(&p->heartbeat, &p->loop, a->heartbeat_fd, err);
+    r = heartbeat_start(&p->heartbeat, &p->loop, a->role.heartbeat_fd, err);
     if (r < 0)
         return r;
     if (a->tls_fd >= 0)
@@ -350,12 +245,12 @@ int main(int argc, char **argv)
     (void)sigaction(SIGPIPE, &ignore, NULL); /* OpenSSL writes without MSG_NOSIGNAL */
     r = parse_arguments(argc, argv, &arguments, &err);
     if (r == 0) {
-        arguments.confine.parent = parent;
+        arguments.role.confine.parent = parent;
         fit_descriptors(&arguments.gateway);
         (void)fd_set_cloexec(arguments.gateway.listen_fd, true);
         if (arguments.tls_fd >= 0)
             (void)fd_set_cloexec(arguments.gateway.tls_listen_fd, true);
-        r = confine_identity(&arguments.confine, &err);
+        r = confine_identity(&arguments.role.confine, &err);
     }
     if (r == 0)
         r = process_start(&process, &arguments, &err);
