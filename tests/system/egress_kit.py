@@ -93,9 +93,9 @@ def service(lab, names, build_dir, base_template):
 class Box:
     """A sandbox of the service, killed at the end."""
 
-    def __init__(self, service, **body):
+    def __init__(self, service, made=None, **body):
         self.service = service
-        self.made = service.create(**body)
+        self.made = made or service.create(**body)
         self.id = self.made["sandboxID"]
         self.envd = Envd(service, self.made)
         self.root = Envd(service, self.made, "root")
