@@ -15,6 +15,7 @@
 #define HEADER_VALUE_MAX 2048
 #define LIST_MAX 1024
 #define LISTS_BYTES_MAX 40960 /* all go to egress in one message */
+#define CA_CERT_MAX 16384     /* and this with them */
 
 static bool is_absent(const json_t *v)
 {
@@ -356,12 +357,60 @@ static bool is_proxy_host(const char *host)
     return strchr(address, ':') && is_address(address, &bits);
 }
 
+/* Whether the certificates can be used is found out by egress; that they are some is seen here. */
+static bool is_pem(const char *text)
+{
+    static const char begin[] = "-----BEGIN CERTIFICATE-----", end[] = "-----END CERTIFICATE-----";
+    size_t n_blocks = 0;
+
+    while ((text = strstr(text, begin)) != NULL) {
+        size_t n = 0;
+
+        text += sizeof begin - 1;
+        text += strspn(text, " \r\n");
+        if (*text != 'M') /* base64 of a DER sequence */
+            return false;
+        for (; *text && *text != '-'; text++) {
+            if (strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=", *text))
+                n++;
+            else if (!strchr(" \r\n", *text))
+                return false;
+        }
+        if (n % 4 != 0 || strncmp(text, end, sizeof end - 1) != 0)
+            return false;
+        n_blocks++;
+    }
+    return n_blocks > 0;
+}
+
+static int check_proxy_tls(const json_t *tls, struct abx_err *err)
+{
+    const json_t *name = json_object_get(tls, "serverName"), *ca = json_object_get(tls, "caCert");
+    const char *host = json_string_value(name), *pem = json_string_value(ca);
+    int bits;
+
+    if (is_absent(tls))
+        return 0;
+    if (!json_is_object(tls) || !json_is_boolean(json_object_get(tls, "enabled")))
+        return err_set(err, ABX_INVALID_ARGUMENT,
+                       PROXY_WRONG "'tls' has to be an object with a boolean 'enabled'");
+    if (!is_absent(name) && (!host || strlen(host) != json_string_length(name) || host[0] == '*' ||
+                             (!is_domain(host) && !is_address(host, &bits))))
+        return err_set(err, ABX_INVALID_ARGUMENT,
+                       PROXY_WRONG "'tls.serverName' has to be a host name or an address");
+    if (!is_absent(ca) && (!pem || json_string_length(ca) > CA_CERT_MAX ||
+                           strlen(pem) != json_string_length(ca) || !is_pem(pem)))
+        return err_set(err, ABX_INVALID_ARGUMENT,
+                       PROXY_WRONG "'tls.caCert' has to be certificates in PEM, at most %d bytes",
+                       CA_CERT_MAX);
+    return 0;
+}
+
 /* SOCKS5 at HOST:PORT. */
 static int check_proxy(const json_t *proxy, struct abx_err *err)
 {
     const char *address = json_string_value(json_object_get(proxy, "address"));
     const char *colon = address ? strrchr(address, ':') : NULL;
-    const json_t *tls = json_object_get(proxy, "tls");
     char host[256];
     uint64_t port;
     int r;
@@ -378,11 +427,7 @@ static int check_proxy(const json_t *proxy, struct abx_err *err)
     r = check_proxy_word(proxy, "username", err);
     if (r == 0)
         r = check_proxy_word(proxy, "password", err);
-    if (r < 0)
-        return r;
-    if (json_is_true(json_object_get(tls, "enabled")))
-        return err_set(err, ABX_UNIMPLEMENTED, "egressProxy.tls is not available on this server");
-    return 0;
+    return r == 0 ? check_proxy_tls(json_object_get(proxy, "tls"), err) : r;
 }
 
 int network_check(const json_t *network, struct abx_err *err)

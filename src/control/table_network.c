@@ -1,6 +1,9 @@
 /* table_network.c - see table_network.h. */
 #include "control/table_network.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "base/macro.h"
 
 static int fill_list(const json_t *list, char ***ret, size_t *ret_n, struct abx_err *err)
@@ -26,6 +29,26 @@ static char *text_of(const json_t *object, const char *name)
     return (char *)(uintptr_t)(text ? text : "");
 }
 
+/* Without a name of its own the certificate has to be for the host of the address. */
+static void fill_tls(struct network_message *m, const json_t *tls)
+{
+    const char *host = m->proxy.address, *end = strrchr(host, ':');
+
+    if (!json_is_true(json_object_get(tls, "enabled")))
+        return;
+    if (*host == '[') {
+        host++;
+        end = strchr(host, ']');
+    }
+    (void)snprintf(m->host, sizeof m->host, "%.*s", end ? (int)(end - host) : 0, host);
+    abx__ipc__egress_proxy_tls__init(&m->tls);
+    m->tls.server_name = text_of(tls, "serverName");
+    if (!*m->tls.server_name)
+        m->tls.server_name = m->host;
+    m->tls.ca_cert = text_of(tls, "caCert");
+    m->proxy.tls = &m->tls;
+}
+
 static void fill_proxy(struct network_message *m, const json_t *proxy)
 {
     if (!json_is_object(proxy))
@@ -34,6 +57,7 @@ static void fill_proxy(struct network_message *m, const json_t *proxy)
     m->proxy.address = text_of(proxy, "address");
     m->proxy.username = text_of(proxy, "username");
     m->proxy.password = text_of(proxy, "password");
+    fill_tls(m, json_object_get(proxy, "tls"));
     m->body.egress_proxy = &m->proxy;
 }
 

@@ -9,6 +9,8 @@
 struct network_message {
     Abx__Ipc__Network body; /* its strings lie in the configuration */
     Abx__Ipc__EgressProxy proxy;
+    Abx__Ipc__EgressProxyTls tls;
+    char host[256]; /* of the proxy's address */
     char **lists[3];
 };
 

@@ -243,7 +243,8 @@ void box_free(struct box *b)
 bool box_has_room(const struct box *b)
 {
     const struct egress *e = b->egress;
-    size_t used = 2 * e->n_flows + e->n_streams + 4 * e->n_boxes + 2 * e->pipes.n_open;
+    size_t used =
+        2 * (e->n_flows + e->n_veils) + e->n_streams + 4 * e->n_boxes + 2 * e->pipes.n_open;
     size_t max = b->n_flows > FEW_FLOWS ? e->opts.max_fds / 4 * 3 : e->opts.max_fds;
 
     used += MIN(e->opts.max_fds / FDS_PER_LOOKUP, (size_t)RESOLVER_LOOKUPS_MAX);

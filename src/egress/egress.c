@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/fd.h"
 #include "base/log.h"
@@ -16,6 +17,7 @@
 #define STEER_TIMEOUT_MS 10000
 #define STEER_RETRY_MS 1000u
 #define RESOLV_MAX 65536u
+#define ROOTS_MAX (1u << 20)
 #define DNS_PORT 53u
 
 /* --- table -------------------------------------------------------------------------------------- */
@@ -252,6 +254,30 @@ static void on_control_down(void *user, const struct abx_err *why)
     log_warn("control is away", "why", why->msg, NULL);
 }
 
+/* --- trust -------------------------------------------------------------------------------------- */
+
+/* Some hundred certificates: read when the first proxy has TLS, which most services never see. */
+struct tls_trust *egress_host_trust(struct egress *e)
+{
+    _cleanup_(buf_done) struct buf pem = BUF_INIT(ROOTS_MAX);
+    struct abx_err err = { 0 };
+    uint8_t piece[16384];
+    ssize_t n;
+    int r = 0;
+
+    if (e->host_trust || e->opts.roots_fd < 0)
+        return e->host_trust;
+    (void)lseek(e->opts.roots_fd, 0, SEEK_SET);
+    while (r == 0 && (n = read(e->opts.roots_fd, piece, sizeof piece)) > 0)
+        if (buf_append(&pem, piece, (size_t)n) != BUF_OK)
+            r = err_set(&err, ABX_RESOURCE_EXHAUSTED, "over %u bytes", ROOTS_MAX);
+    if (r == 0)
+        r = tls_trust_new(buf_slice(&pem), &e->host_trust, &err);
+    if (r < 0)
+        log_err("the certificates that the host trusts cannot be read", &err);
+    return e->host_trust;
+}
+
 /* --- life --------------------------------------------------------------------------------------- */
 
 static bool is_host(void *user, const struct in6_addr *ip)
@@ -385,5 +411,6 @@ void egress_free(struct egress *e)
 {
     assert(e->is_closing && e->n_flows == 0);
     lane_pool_done(&e->pipes);
+    tls_trust_unref(e->host_trust);
     free(e);
 }

@@ -30,6 +30,7 @@ struct egress_opts {
     size_t n_servers;
     struct proxy proxy; /* through which everything goes; kind NONE without */
     struct address proxy_at;
+    int roots_fd;   /* a file with the certificates that the host trusts, borrowed; -1 without */
     size_t max_fds; /* that this process may have: what connections take is kept below */
     size_t max_sandbox_connections;   /* of each */
     struct egress_counters *counters; /* borrowed */

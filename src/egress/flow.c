@@ -11,6 +11,7 @@
  * server speaks first (SERVER_FIRST_MS), may go by the address alone.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -25,6 +26,7 @@
 #include "egress/internal.h"
 #include "egress/names.h"
 #include "egress/sniff.h"
+#include "egress/veil.h"
 #include "egress/via.h"
 
 #define NAME_MS 30000u /* a program on a busy machine may need some */
@@ -68,7 +70,8 @@ struct flow {
     char *name;  /* that allowed it; NULL where the address does */
     bool is_web; /* a port where a name has to be given */
     size_t peeked;
-    struct via *via; /* until it is connected */
+    struct via *via;   /* until it is connected */
+    struct veil *veil; /* between `out` and the proxy, where that has TLS */
 
     struct end in, out;   /* the sandbox's, the world's */
     struct lane up, down; /* in -> out, out -> in */
@@ -109,6 +112,12 @@ static void end_close(struct end *e, bool is_reset)
     fd_close(TAKE_FD(e->fd));
 }
 
+static void drop_veil(struct flow *f, bool is_reset)
+{
+    f->egress->n_veils -= f->veil != NULL;
+    veil_close(TAKE_PTR(f->veil), is_reset);
+}
+
 static void flow_close(struct flow *f, bool is_reset)
 {
     struct box *b = TAKE_PTR(f->box);
@@ -127,6 +136,7 @@ static void flow_close(struct flow *f, bool is_reset)
     lane_done(&f->up, &f->egress->pipes, &b->n_pipes);
     lane_done(&f->down, &f->egress->pipes, &b->n_pipes);
     via_free(TAKE_PTR(f->via));
+    drop_veil(f, is_reset);
     end_close(&f->in, is_reset);
     end_close(&f->out, is_reset);
     uv_close((uv_handle_t *)&f->timer, on_handle_closed);
@@ -234,12 +244,13 @@ static void pass_last(struct flow *f)
         on_last(&f->timer);
 }
 
+/* The veil's pair is not TCP: what becomes of it is told. */
 static bool is_dead(const struct end *e)
 {
     struct tcp_info info = { 0 };
     socklen_t n = sizeof info;
 
-    return getsockopt(e->fd, IPPROTO_TCP, TCP_INFO, &info, &n) < 0 || info.tcpi_state == TCP_CLOSE;
+    return getsockopt(e->fd, IPPROTO_TCP, TCP_INFO, &info, &n) == 0 && info.tcpi_state == TCP_CLOSE;
 }
 
 /* A server that refuses what it is sent, say, answers and resets. */
@@ -281,7 +292,7 @@ static void pump(struct flow *f, bool is_up, bool is_down)
         fail(f);
         return;
     }
-    if (f->up_state == LANE_ENDED && f->down_state == LANE_ENDED) {
+    if (f->up_state == LANE_ENDED && f->down_state == LANE_ENDED && !f->veil) {
         flow_close(f, false);
         return;
     }
@@ -295,7 +306,8 @@ static void on_look(uv_timer_t *timer)
 {
     struct flow *f = timer->data;
     uint64_t quiet = uv_now(timer->loop) - f->moved_at;
-    bool is_stalled = f->up.held + f->down.held > 0;
+    bool is_ended = f->up.is_ended && f->down.is_ended; /* what is left is the veil's */
+    bool is_stalled = is_ended || f->up.held + f->down.held > 0;
 
     if (f->box->is_paused)
         f->moved_at = uv_now(timer->loop);
@@ -362,11 +374,54 @@ static void dial(struct flow *f)
         flow_close(f, true);
 }
 
+/* When it has passed on everything, some of that may still wait in `out`. */
+static void on_veil_over(void *user, const char *why)
+{
+    struct flow *f = user;
+
+    if (why && f->state == FLOW_PROXY) {
+        deny(f, NULL, "egressProxy", why);
+    } else if (why) {
+        flow_close(f, true);
+    } else {
+        drop_veil(f, false);
+        if (f->up_state == LANE_ENDED && f->down_state == LANE_ENDED)
+            flow_close(f, false);
+    }
+}
+
+/* The veil takes the connection, and `out` becomes the plain side of it. */
+static bool put_veil(struct flow *f)
+{
+    const char *host;
+    struct tls_trust *trust = via_veil(f->via, &host);
+    int secret = fcntl(f->out.fd, F_DUPFD_CLOEXEC, 0), plain, r;
+
+    if (secret < 0 || veil_new(f->egress->opts.loop, secret, trust, host, on_veil_over, f, &f->veil,
+                               &plain, NULL) < 0)
+        return false;
+    f->egress->n_veils++;
+    f->state = FLOW_PROXY;
+    end_watch(&f->out, 0, true);
+    r = dup3(plain, f->out.fd, O_CLOEXEC);
+    fd_close(plain);
+    return r >= 0;
+}
+
 static void talk_to_proxy(struct flow *f)
 {
     char why[PROXY_WHY_SIZE];
+    enum via_state state = via_talk(f->via, f->out.fd, why);
 
-    switch (via_talk(f->via, f->out.fd, why)) {
+    if (state == VIA_VEIL) {
+        if (!put_veil(f)) {
+            flow_close(f, true);
+            return;
+        }
+        state = via_talk(f->via, f->out.fd, why);
+    }
+    switch (state) {
+    case VIA_VEIL:
     case VIA_MORE:
         f->state = FLOW_PROXY;
         end_watch(&f->out, UV_READABLE, false);

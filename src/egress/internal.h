@@ -65,12 +65,17 @@ struct egress {
     struct resolver_servers servers; /* the operator's */
     struct timespec servers_at;      /* when their file was changed */
     struct box *boxes[BOX_BUCKETS];
+    struct tls_trust *host_trust; /* once it was needed; NULL */
     size_t n_boxes, n_flows;
+    size_t n_veils;
     size_t n_streams; /* connections to port 53 */
     uint64_t generation;
     uv_timer_t timer; /* once a second */
     bool is_closing;
 };
+
+/* Whoever the host trusts, borrowed; NULL when that cannot be read. */
+struct tls_trust *egress_host_trust(struct egress *e);
 
 /* --- box.c --- */
 

@@ -1,5 +1,6 @@
 /* main.c - abx-egress: arguments, giving up rights, signals. Everything else is in the library. */
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,6 +16,8 @@
 #include "net/role_args.h"
 
 #define PROXY_TEXT_MAX 2048u
+/* Where Debian and Ubuntu (ca-certificates) keep whom the host trusts. */
+#define ROOTS_PATH "/etc/ssl/certs/ca-certificates.crt"
 
 static const char usage[] =
     "usage: abx-egress --table-sock PATH --engine-sock PATH\n" ROLE_ARGS_USAGE
@@ -205,6 +208,8 @@ int main(int argc, char **argv)
         r = read_proxy(&arguments, &err);
     if (r == 0)
         r = start_counting(&arguments, &err);
+    /* Out of reach later; without it proxies with TLS need a certificate of their own in the rules. */
+    arguments.egress.roots_fd = open(ROOTS_PATH, O_RDONLY | O_CLOEXEC);
     if (r == 0) {
         arguments.role.confine.parent = parent;
         r = confine_identity(&arguments.role.confine, &err);

@@ -22,6 +22,8 @@ struct policy {
     struct in6_addr *dns;
     size_t n_dns;
     struct proxy *proxy;
+    struct tls_trust *trust;
+    bool has_trust;
 };
 
 static void rules_done(struct rules *r)
@@ -45,6 +47,7 @@ void policy_free(struct policy *p)
     if (p->proxy)
         explicit_bzero(p->proxy, sizeof *p->proxy);
     free(p->proxy);
+    tls_trust_unref(p->trust);
     free(p);
 }
 
@@ -122,6 +125,21 @@ static int fill_dns(struct policy *p, const Abx__Ipc__Network *n, struct abx_err
     return 0;
 }
 
+/* A certificate that cannot be read makes the proxy useless, and no more than that. */
+static int fill_tls(struct policy *p, const Abx__Ipc__EgressProxyTls *tls, struct abx_err *err)
+{
+    if (!tls)
+        return 0;
+    if (!*tls->server_name || strlen(tls->server_name) >= sizeof p->proxy->tls_name)
+        return err_set(err, ABX_INVALID_ARGUMENT, "egress_proxy: '%.64s' is no name of a server",
+                       tls->server_name);
+    (void)snprintf(p->proxy->tls_name, sizeof p->proxy->tls_name, "%s", tls->server_name);
+    p->has_trust = *tls->ca_cert != '\0';
+    if (p->has_trust)
+        (void)tls_trust_new(slice_str(tls->ca_cert), &p->trust, NULL);
+    return 0;
+}
+
 static int fill_proxy(struct policy *p, const Abx__Ipc__EgressProxy *proxy, struct abx_err *err)
 {
     if (!proxy)
@@ -136,7 +154,7 @@ static int fill_proxy(struct policy *p, const Abx__Ipc__EgressProxy *proxy, stru
                        proxy->address);
     (void)snprintf(p->proxy->user, sizeof p->proxy->user, "%s", proxy->username);
     (void)snprintf(p->proxy->password, sizeof p->proxy->password, "%s", proxy->password);
-    return 0;
+    return fill_tls(p, proxy->tls, err);
 }
 
 /* --- what deny_out leaves ----------------------------------------------------------------------- */
@@ -331,6 +349,12 @@ bool policy_allows_all_names(const struct policy *p)
 const struct proxy *policy_proxy(const struct policy *p)
 {
     return p->proxy;
+}
+
+bool policy_proxy_trust(const struct policy *p, struct tls_trust **ret)
+{
+    *ret = p->trust;
+    return p->has_trust;
 }
 
 size_t policy_dns_servers(const struct policy *p, const struct in6_addr **ret)

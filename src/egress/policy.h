@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "egress/address.h"
 #include "egress/proxy.h"
+#include "net/tls.h"
 #include "schema/ipc.pb-c.h"
 
 #define POLICY_RULE_SIZE 160
@@ -49,5 +50,8 @@ bool policy_has_name(const struct policy *p, const char *name);
 bool policy_allows_all_names(const struct policy *p);
 /* The sandbox's own proxy; NULL without. Borrowed. */
 const struct proxy *policy_proxy(const struct policy *p);
+/* Who has to have signed its certificate: false, whoever the host trusts. *ret is NULL when what the rules say of it
+ * cannot be read; borrowed. */
+bool policy_proxy_trust(const struct policy *p, struct tls_trust **ret);
 /* The sandbox's own servers of names; how many. */
 size_t policy_dns_servers(const struct policy *p, const struct in6_addr **ret);

@@ -20,6 +20,7 @@ struct proxy {
     char host[PROXY_HOST_SIZE]; /* a name or an address, without brackets */
     uint16_t port;
     char user[PROXY_WORD_SIZE], password[PROXY_WORD_SIZE]; /* "" = none */
+    char tls_name[PROXY_HOST_SIZE]; /* whom its certificate has to be for; "" = without TLS */
 };
 
 /* [http://|socks5://][USER:PASSWORD@]HOST:PORT; without a scheme it is `kind`. Percent-encoding counts in user and

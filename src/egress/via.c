@@ -8,10 +8,12 @@
 
 #define HOPS_MAX 2u
 #define OUT_MAX 2048u
+#define VEILED_MAX 512u /* of an answer behind TLS: SOCKS5 has up to 262 bytes */
 
 struct hop {
     struct proxy proxy;
     struct address at;
+    struct tls_trust *trust; /* NULL: without TLS */
 };
 
 struct via {
@@ -23,7 +25,9 @@ struct via {
     struct hop hops[HOPS_MAX];
     size_t n, i;
     struct proxy_talk talk;
-    bool is_begun;
+    bool is_begun, is_veiled;
+    uint8_t have[VEILED_MAX]; /* came through the veil */
+    size_t n_have;
 };
 
 bool via_is_needed(const struct box *b)
@@ -79,6 +83,24 @@ static bool make_question(const char *name, struct dns_question *ret)
     return dns_question_parse(slice_of(message, n + 5), ret, &rcode) == DNS_OK;
 }
 
+/* NULL, or why not. */
+static const char *find_trust(struct via *v)
+{
+    struct hop *own = &v->hops[v->n - 1];
+    struct tls_trust *trust;
+    bool is_own = policy_proxy_trust(v->box->policy, &trust);
+
+    if (!own->proxy.tls_name[0])
+        return NULL;
+    if (!is_own)
+        trust = egress_host_trust(v->box->egress);
+    if (!trust)
+        return is_own ? "the caCert of the sandbox's proxy cannot be read"
+                      : "the host has no certificates to believe the sandbox's proxy by";
+    own->trust = tls_trust_ref(trust);
+    return NULL;
+}
+
 static void find_own(struct via *v)
 {
     struct hop *own = &v->hops[v->n - 1];
@@ -86,9 +108,12 @@ static void find_own(struct via *v)
     struct dns_question q;
     struct dns_answer a;
     uint32_t age_s;
+    const char *why = find_trust(v);
 
     own->at.port = own->proxy.port;
-    if (ip_parse(own->proxy.host, &own->at.ip))
+    if (why)
+        v->ready(v->user, why);
+    else if (ip_parse(own->proxy.host, &own->at.ip))
         v->ready(v->user, check_own(v));
     else if (!make_question(own->proxy.host, &q))
         v->ready(v->user, "the sandbox's proxy has a name that is none");
@@ -128,6 +153,8 @@ void via_free(struct via *v)
     if (!v)
         return;
     resolver_forget(&v->wait);
+    for (size_t i = 0; i < v->n; i++)
+        tls_trust_unref(v->hops[i].trust);
     explicit_bzero(v->hops, sizeof v->hops);
     free(v);
 }
@@ -145,6 +172,34 @@ static void begin_hop(struct via *v)
 static bool send_all(int fd, struct slice s)
 {
     return send(fd, s.p, s.n, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)s.n;
+}
+
+/* Such a socket cannot wait for more than was looked at, so what comes is taken, byte by byte: none too many. */
+static enum proxy_step step_veiled(struct via *v, int fd, char why[PROXY_WHY_SIZE])
+{
+    for (;;) {
+        _cleanup_(buf_done) struct buf out = BUF_INIT(OUT_MAX);
+        size_t used;
+        enum proxy_step s = proxy_next(&v->talk, slice_of(v->have, v->n_have), &used, &out, why);
+        ssize_t n;
+
+        v->n_have -= used;
+        memmove(v->have, v->have + used, v->n_have);
+        if (s == PROXY_SEND && !send_all(fd, buf_slice(&out)))
+            return PROXY_FAILED;
+        if (s != PROXY_MORE)
+            return s;
+        if (v->n_have == sizeof v->have)
+            return PROXY_FAILED;
+        n = recv(fd, v->have + v->n_have, 1, MSG_DONTWAIT);
+        if (n == 0 || (n < 0 && errno != EAGAIN)) {
+            (void)snprintf(why, PROXY_WHY_SIZE, "the proxy ends the connection");
+            return PROXY_FAILED;
+        }
+        if (n < 0)
+            return PROXY_MORE;
+        v->n_have++;
+    }
 }
 
 /* One step with what has come. Only what belongs to the proxies is taken from the socket. */
@@ -170,6 +225,12 @@ static enum proxy_step step(struct via *v, int fd, bool reads, size_t *ret_n,
     return s;
 }
 
+struct tls_trust *via_veil(const struct via *v, const char **ret_host)
+{
+    *ret_host = v->hops[v->i].proxy.tls_name;
+    return v->hops[v->i].trust;
+}
+
 enum via_state via_talk(struct via *v, int fd, char ret_why[PROXY_WHY_SIZE])
 {
     bool reads = v->is_begun;
@@ -179,9 +240,13 @@ enum via_state via_talk(struct via *v, int fd, char ret_why[PROXY_WHY_SIZE])
     for (;;) {
         int more;
 
+        if (!v->is_begun && v->hops[v->i].trust && !v->is_veiled) {
+            v->is_veiled = true; /* the last one: there is none behind a sandbox's own */
+            return VIA_VEIL;
+        }
         if (!v->is_begun)
             begin_hop(v);
-        switch (step(v, fd, reads, &n, ret_why)) {
+        switch (v->is_veiled ? step_veiled(v, fd, ret_why) : step(v, fd, reads, &n, ret_why)) {
         case PROXY_SEND:
             reads = true;
             break;

@@ -19,7 +19,14 @@ bool via_is_needed(const struct box *b);
 /* Whom to dial. */
 const struct address *via_first(const struct via *v);
 
-enum via_state { VIA_MORE, VIA_DONE, VIA_FAILED };
+enum via_state {
+    VIA_MORE,
+    VIA_VEIL, /* the next proxy wants TLS: `fd` has to lead through it (via_veil) */
+    VIA_DONE,
+    VIA_FAILED,
+};
 
+/* After VIA_VEIL: whom to believe, and whose certificate it has to be; borrowed. */
+struct tls_trust *via_veil(const struct via *v, const char **ret_host);
 /* Talks with the proxies over the connected socket `fd`; again whenever it is readable. `ret_why` is set for FAILED. */
 enum via_state via_talk(struct via *v, int fd, char ret_why[PROXY_WHY_SIZE]);

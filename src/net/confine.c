@@ -228,6 +228,8 @@ static int allow_egress(scmp_filter_ctx f)
                              SCMP_A1(SCMP_CMP_EQ, F_SETPIPE_SZ));
     if (r == 0)
         r = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1, SCMP_A1(SCMP_CMP_EQ, SIOCOUTQ));
+    if (r == 0) /* veil.c */
+        r = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(dup3), 0);
     for (size_t i = 0; i < ARRAY_SIZE(families); i++)
         for (size_t j = 0; r == 0 && j < ARRAY_SIZE(types); j++)
             r = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,

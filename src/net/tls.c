@@ -1,6 +1,7 @@
 /* tls.c - see tls.h. */
 #include "net/tls.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -223,6 +224,104 @@ struct sock_layer *tls_client_open(int fd, const char *host)
         return NULL;
     }
     return layer;
+}
+
+/* --- trust ------------------------------------------------------------------------------------- */
+
+struct tls_trust {
+    SSL_CTX *context;
+    unsigned n_refs;
+};
+
+static int add_authorities(X509_STORE *store, struct slice pem, struct abx_err *err)
+{
+    BIO *bio = BIO_new_mem_buf(pem.p, (int)MIN(pem.n, (size_t)INT_MAX));
+    size_t n = 0;
+    X509 *x;
+    int r = 0;
+
+    while (bio && r == 0 && (x = PEM_read_bio_X509(bio, NULL, NULL, PASSWORD_NONE)) != NULL) {
+        if (X509_STORE_add_cert(store, x) != 1)
+            r = err_set(err, ABX_INVALID_ARGUMENT, "certificate %zu cannot be used", n + 1);
+        X509_free(x);
+        n++;
+    }
+    if (r == 0 && (n == 0 || ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE))
+        r = err_set(err, ABX_INVALID_ARGUMENT, "certificate %zu cannot be read", n + 1);
+    ERR_clear_error();
+    (void)BIO_free(bio);
+    return r;
+}
+
+int tls_trust_new(struct slice pem, struct tls_trust **ret, struct abx_err *err)
+{
+    struct tls_trust *t = calloc(1, sizeof(*t));
+    int r;
+
+    if (!t || OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG, NULL) != 1 ||
+        !(t->context = SSL_CTX_new(TLS_client_method()))) {
+        free(t);
+        return err_oom(err);
+    }
+    t->n_refs = 1;
+    (void)SSL_CTX_set_min_proto_version(t->context, TLS1_2_VERSION);
+    (void)SSL_CTX_set_options(t->context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+    (void)SSL_CTX_set_mode(t->context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
+                                           SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    (void)SSL_CTX_set_session_cache_mode(t->context, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_read_ahead(t->context, 1);
+    SSL_CTX_set_verify(t->context, SSL_VERIFY_PEER, NULL);
+    /* One that is given may stand for itself, or be in the middle of a chain. */
+    (void)X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(t->context), X509_V_FLAG_PARTIAL_CHAIN);
+    r = add_authorities(SSL_CTX_get_cert_store(t->context), pem, err);
+    if (r < 0) {
+        tls_trust_unref(t);
+        return r;
+    }
+    *ret = t;
+    return 0;
+}
+
+struct tls_trust *tls_trust_ref(struct tls_trust *t)
+{
+    t->n_refs++;
+    return t;
+}
+
+void tls_trust_unref(struct tls_trust *t)
+{
+    if (!t || --t->n_refs > 0)
+        return;
+    SSL_CTX_free(t->context);
+    free(t);
+}
+
+struct sock_layer *tls_trusting_open(struct tls_trust *t, int fd, const char *host)
+{
+    struct sock_layer *layer = layer_new(t->context, fd, false);
+    struct in6_addr address;
+    bool is_address =
+        inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
+    SSL *ssl;
+    bool ok;
+
+    if (!layer)
+        return NULL;
+    ssl = container_of(layer, struct tls_layer, layer)->ssl;
+    ok = is_address ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1
+                    : SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
+    if (ok)
+        return layer;
+    layer_free(layer);
+    return NULL;
+}
+
+const char *tls_distrust(struct sock_layer *l)
+{
+    const struct tls_layer *t = container_of(l, struct tls_layer, layer);
+    long result = SSL_get_verify_result(t->ssl);
+
+    return result == X509_V_OK ? NULL : X509_verify_cert_error_string(result);
 }
 
 /* --- certificates ------------------------------------------------------------------------------ */

@@ -27,6 +27,21 @@ void tls_server_free(struct tls_server *t);
  * `fd` is borrowed until it is freed. */
 struct sock_layer *tls_server_open(void *tls_server, int fd);
 
+/* Who may have signed a server's certificate. */
+struct tls_trust;
+
+/* Certificates in PEM, at least one. INVALID_ARGUMENT when they cannot be read. */
+int tls_trust_new(struct slice pem, struct tls_trust **ret, struct abx_err *err);
+struct tls_trust *tls_trust_ref(struct tls_trust *t);
+/* NULL is fine. */
+void tls_trust_unref(struct tls_trust *t);
+DEFINE_CLEANUP(struct tls_trust *, tls_trust_unref)
+/* The client's side of a connection to a server whose certificate has to be for `host` (a name, or an address) and
+ * signed by whom `t` has. TLS 1.2 or newer; an end without close_notify is a failure. NULL when out of memory. */
+struct sock_layer *tls_trusting_open(struct tls_trust *t, int fd, const char *host);
+/* What was wrong with the server's certificate; NULL when nothing was. */
+const char *tls_distrust(struct sock_layer *l);
+
 /* The client's side of a connection to a server inside a sandbox, whose certificate is not looked at and
  * which may end without a close_notify. `host` for SNI, may be empty. NULL when out of memory. */
 struct sock_layer *tls_client_open(int fd, const char *host);

@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import os
 import socket
+import ssl
 import struct
 import subprocess
 import threading
@@ -262,7 +263,9 @@ class Proxy:
 
     def socks(self, connection):
         f = connection.makefile("rb", 0)
-        methods = f.read(f.read(2)[1])
+        if len(hello := f.read(2)) < 2:
+            return
+        methods = f.read(hello[1])
         user = ""
         wanted = 2 if self.credentials else 0
         connection.sendall(bytes([5, wanted if wanted in methods else 255]))
@@ -281,3 +284,67 @@ class Proxy:
                 connection.sendall(bytes([5, 0, 0, 3, 4]) + b"name" + b"\0\1")
         except ConnectionRefusedError:
             connection.sendall(bytes([5, 5, 0, 1]) + bytes(6))
+
+
+class TlsFront:
+    """Takes TLS in the internet at `address` and `port`, and passes what is inside on to `to`, with its ends."""
+
+    def __init__(self, lab, address, port, context, to):
+        self.lab, self.context, self.to, self.names = lab, context, to, []
+        context.sni_callback = lambda _, name, __: self.names.append(name)
+        lab.serve(address, port, self.handle)
+
+    def handle(self, connection):
+        with self.lab.internet.entered():
+            plain = socket.create_connection(self.to, 20)
+        inside, outside = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = self.context.wrap_bio(inside, outside, server_side=True)
+        with plain, contextlib.suppress(ssl.SSLError):
+            while True:
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    tls.do_handshake()
+                    break
+                connection.sendall(outside.read())
+                if not (data := connection.recv(65536)):
+                    return
+                inside.write(data)
+            connection.sendall(outside.read())
+            lock = threading.Lock()
+            back = threading.Thread(target=self.answer, args=(connection, plain, tls, outside, lock), daemon=True)
+            back.start()
+            self.ask(connection, plain, tls, inside, lock)
+            back.join()
+
+    @staticmethod
+    def ask(connection, plain, tls, inside, lock):
+        """From TLS to the plain side; some may have come with the end of the handshake."""
+        with contextlib.suppress(OSError):
+            while True:
+                pieces, is_over = [], False
+                with lock, contextlib.suppress(ssl.SSLWantReadError):
+                    try:
+                        while piece := tls.read(65536):
+                            pieces.append(piece)
+                    except ssl.SSLZeroReturnError:
+                        pass
+                    is_over = True
+                plain.sendall(b"".join(pieces))
+                if is_over:
+                    plain.shutdown(socket.SHUT_WR)
+                    return
+                data = connection.recv(65536)
+                inside.write(data) if data else inside.write_eof()
+
+    @staticmethod
+    def answer(connection, plain, tls, outside, lock):
+        with contextlib.suppress(OSError):
+            while True:
+                data = plain.recv(65536)
+                with lock:
+                    with contextlib.suppress(ssl.SSLWantReadError):
+                        tls.write(data) if data else tls.unwrap()
+                    records = outside.read()
+                connection.sendall(records)
+                if not data:
+                    connection.shutdown(socket.SHUT_WR)
+                    return

@@ -100,8 +100,24 @@ static const struct {
       "Invalid egress proxy config: '2a0f::1' is no host (IPv6 addresses" },
     { "\"network\":{\"egressProxy\":{\"address\":\"[1.2.3.4]:1080\"}}", ABX_INVALID_ARGUMENT,
       "Invalid egress proxy config: '[1.2.3.4]' is no host" },
-    { "\"network\":{\"egressProxy\":{\"address\":\"x.test:1\",\"tls\":{\"enabled\":true}}}",
-      ABX_UNIMPLEMENTED, "egressProxy.tls is not available" },
+    { "\"network\":{\"egressProxy\":{\"address\":\"x.test:1\",\"tls\":true}}", ABX_INVALID_ARGUMENT,
+      "Invalid egress proxy config: 'tls' has to be an object" },
+    { "\"network\":{\"egressProxy\":{\"address\":\"x.test:1\",\"tls\":{}}}", ABX_INVALID_ARGUMENT,
+      "Invalid egress proxy config: 'tls' has to be an object with a boolean 'enabled'" },
+    { "\"network\":{\"egressProxy\":{\"address\":\"x.test:1\",\"tls\":{\"enabled\":true,"
+      "\"serverName\":\"*.x.test\"}}}",
+      ABX_INVALID_ARGUMENT, "Invalid egress proxy config: 'tls.serverName' has to be" },
+    { "\"network\":{\"egressProxy\":{\"address\":\"x.test:1\",\"tls\":{\"enabled\":true,"
+      "\"caCert\":\"MIIB\"}}}",
+      ABX_INVALID_ARGUMENT,
+      "Invalid egress proxy config: 'tls.caCert' has to be certificates in PEM, at most 16384 "
+      "bytes" },
+    { "\"network\":{\"egressProxy\":{\"address\":\"x.test:1\",\"tls\":{\"enabled\":false,"
+      "\"caCert\":\"-----BEGIN CERTIFICATE-----\\nMIIB\\n\"}}}",
+      ABX_INVALID_ARGUMENT, "Invalid egress proxy config: 'tls.caCert' has to be" },
+    { "\"network\":{\"egressProxy\":{\"address\":\"x.test:1\",\"tls\":{\"enabled\":true,"
+      "\"caCert\":\"-----BEGIN CERTIFICATE-----\\nMI?B\\n-----END CERTIFICATE-----\\n\"}}}",
+      ABX_INVALID_ARGUMENT, "Invalid egress proxy config: 'tls.caCert' has to be" },
     { "\"network\":{\"httpsPorts\":[443,49983]}", ABX_INVALID_ARGUMENT,
       "Error when parsing request: 'network.httpsPorts' has to be" },
     { "\"network\":{\"rules\":{\"x.test\":[{\"transform\":{\"headers\":{\"A\":\"Bearer "
@@ -215,6 +231,10 @@ static void good_ones_are_taken(void **state)
         "{\"transform\":null},{\"transform\":{\"headers\":null}}]}}",
         "\"network\":{\"egressProxy\":{\"address\":\"[2a0f::1]:1080\"}}",
         "\"network\":{\"egressProxy\":{\"address\":\"1.2.3.4:1080\"}}",
+        "\"network\":{\"egressProxy\":{\"address\":\"1.2.3.4:1080\",\"tls\":null}}",
+        "\"network\":{\"egressProxy\":{\"address\":\"1.2.3.4:1080\",\"tls\":{\"enabled\":true,"
+        "\"serverName\":\"2a0f::1\",\"caCert\":\"-----BEGIN CERTIFICATE-----\\nMIIB\\n"
+        "-----END CERTIFICATE-----\\n\"}}}",
         "\"mcp\":{},\"secure\":null,\"cpuCount\":1,\"memoryMB\":16,\"diskSizeMB\":16",
         "\"timeout\":86400,\"cpuCount\":8,\"memoryMB\":4096,\"diskSizeMB\":20480",
     };
