@@ -139,7 +139,8 @@ static void on_engine_down(void *user, const struct abx_err *why)
     log_warn("the engine is away", "why", why->msg, NULL);
 }
 
-/* Control says later that it is gone; until then nothing of it may stay. */
+/* Control says later that it is gone; until then nothing of it may stay. Of one that was stopped control may have said
+ * already that it runs again: then its sockets are others. */
 static void on_engine_frame(void *user, struct ipc_conn *c, const Abx__Ipc__Frame *f, int *fds,
                             size_t n_fds)
 {
@@ -152,8 +153,11 @@ static void on_engine_frame(void *user, struct ipc_conn *c, const Abx__Ipc__Fram
     if (f->body_case != ABX__IPC__FRAME__BODY_DIED)
         return;
     b = *box_at(e, f->died->sandbox_id);
-    if (b)
-        box_unsteer(b);
+    if (!b)
+        return;
+    box_unsteer(b);
+    if (!b->is_paused && strcmp(f->died->reason, "stopped") == 0)
+        ask_for_sockets(b);
 }
 
 /* --- control ------------------------------------------------------------------------------------ */

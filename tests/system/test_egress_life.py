@@ -1,6 +1,8 @@
 """Rules of the network over a sandbox's life: forks, snapshots, pauses under load."""
 
 import json
+import os
+import signal
 import threading
 
 import pytest
@@ -93,6 +95,20 @@ def test_a_sandbox_of_a_snapshot_has_the_rules_of_its_create(service):  # noqa: 
                 assert set(none.dial(ONE, TWO).values()) == {RESET}
         finally:
             assert service.request("DELETE", f"/templates/{snapshot}")[0] == 204
+
+
+def test_a_new_life_that_egress_hears_of_before_the_end_of_the_old(service):  # noqa: F811
+    """Control says that it runs again, then the engine that it was stopped: what it dials is answered all the same."""
+    with Box(service, network={"denyOut": [OTHER]}) as box:
+        assert box.dial(ONE, TWO) == {ONE: GREETING[ONE], TWO: RESET}
+        (pid,) = service.roles()["abx-egress"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            post(service, box, "pause", {"memory": False}, 204)
+            post(service, box, "resume", {"timeout": 300}, 201)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert box.dial(ONE, TWO) == {ONE: GREETING[ONE], TWO: RESET}
 
 
 # Dials until it is told to stop, and writes down what came of it.
