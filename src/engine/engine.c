@@ -61,7 +61,8 @@ static bool has_work(const struct engine *e)
     if (e->creating > 0 || crew_load(e->crew, WORKER_REMOVE) > 0 ||
         uv_is_active((const uv_handle_t *)&e->ending))
         return true;
-    return e->stop_kills && (left(e) > 0 || e->slots_coming > 0 || e->is_trashing);
+    return e->stop_kills &&
+           (left(e) > 0 || e->slots_coming > 0 || e->uids_going > 0 || e->is_trashing);
 }
 
 void engine_stop_if_idle(struct engine *e)

@@ -89,7 +89,8 @@ struct engine {
     size_t n_warm;
     struct creation *waiting, **waiting_tail;
     unsigned n_waiting;
-    unsigned creating; /* given to workers */
+    unsigned creating;   /* given to workers */
+    unsigned uids_going; /* uid ranges on their way back */
     bool is_trashing, has_trash;
     bool must_restart;    /* see engine_pool_fails */
     bool has_upper_left;  /* uppers without record: the next trash job takes them */

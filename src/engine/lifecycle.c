@@ -167,13 +167,16 @@ static void answer_waiters(struct engine *e, struct sandbox *sb, const struct ab
     }
 }
 
-static void on_nothing(void *user, const struct job_result *r, int *fds, size_t n_fds)
+static void on_uid_put(void *user, const struct job_result *r, int *fds, size_t n_fds)
 {
-    (void)user;
+    struct engine *e = user;
+
     (void)fds;
     (void)n_fds;
+    e->uids_going--;
     if (r->err.code)
         log_err("uid range", &r->err);
+    engine_stop_if_idle(e);
 }
 
 void uid_put(struct engine *e, uid_t base)
@@ -182,8 +185,12 @@ void uid_put(struct engine *e, uid_t base)
     struct abx_err err;
 
     j.record.uid_base = base;
-    if (base != 0 && crew_submit(e->crew, WORKER_PREPARE, &j, NULL, 0, on_nothing, NULL, &err) < 0)
+    if (base == 0)
+        return;
+    if (crew_submit(e->crew, WORKER_PREPARE, &j, NULL, 0, on_uid_put, e, &err) < 0)
         log_err("uid range", &err); /* the audit finds it */
+    else
+        e->uids_going++;
 }
 
 static void put_off(struct engine *e, struct sandbox *sb, const struct abx_err *why)
