@@ -20,12 +20,12 @@ CACHE = Path("/var/cache/abx/qemu")
 MODULES = """virtio_ring virtio virtio_pci_modern_dev virtio_pci_legacy_dev virtio_pci virtio_blk overlay loop crc32c_generic
 xxhash_generic sha256_generic blake2b_generic btrfs xfs veth""".split()
 # Programs that the tests call and the base template lacks.
-PROGRAMS = "mkfs.btrfs btrfs mkfs.xfs xfs_growfs losetup setpriv unshare mkfs.ext4".split()
+PROGRAMS = "mkfs.btrfs btrfs mkfs.xfs xfs_growfs losetup setpriv unshare mkfs.ext4 mkswap swapon swapoff".split()
 PYTHON = "py.py pytest _pytest pluggy iniconfig packaging pygments pytest_timeout.py".split()
 # The test files that run in there, without what is marked slow, and of some only what pytest's -k takes. Those that
 # measure times stay out: the machine is emulated, and ten times slower. ABX_QEMU_INSIDE="egress serve" by hand: these only.
 INSIDE = {
-    "probe": "", "cgroups": "", "disk_pool": "", "spawn": "", "engine": "", "serve": "", "isolation": "",
+    "probe": "", "cgroups": "", "disk_pool": "", "spawn": "", "engine": "", "serve": "", "isolation": "", "swap": "",
     "egress": "reaches or without_server or reserved or loopback or listener or udp or kernel_refuses or rules_by or new_address"
     " or urgent or reset_arrives or leaves_nothing or operator",
     "egress_names": "names_are_resolved or questions_over or only_one_domain or everything_else or allowed_names or bounded",
@@ -194,8 +194,9 @@ def test_the_machine_runs_to_its_end(console):
 
 def test_the_probe_finds_what_this_kernel_has(console):
     assert failures(console, "machine") == []
-    assert count_ok(console, "machine") == 1
+    assert count_ok(console, "machine") == 2
     assert "memory v2, cpu v2, pids v2" in console
+    assert "memory of paused sandboxes goes there (memory.reclaim)" in console
     assert "layers by path" in console
     assert "btrfs-image holds its limit" in console
 

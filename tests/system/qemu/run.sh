@@ -21,6 +21,9 @@ mkdir -p /var/tmp /tmp
 ulimit -n 65536
 
 echo "# $(uname -r), $(nproc) processors, $(sed -n 's/MemTotal: *//p' /proc/meminfo)"
+# For what pushes memory of paused sandboxes out.
+dd if=/dev/zero of=/var/tmp/swap bs=1M count=384 2>/dev/null && chmod 0600 /var/tmp/swap && mkswap /var/tmp/swap >/dev/null
+check "machine: swap" swapon /var/tmp/swap
 tool=/mnt/build/tests/tools/limits_tool
 "$tool" --probe --text --data-dir /var/tmp/data | sed 's/^/# /'
 check "machine: sandboxes can run" "$tool" --probe --data-dir /var/tmp/data
