@@ -16,6 +16,7 @@ struct fork {
     char from[SANDBOX_ID_SIZE];
     char copy_id[SANDBOX_ID_SIZE];
     int64_t timeout_ms;
+    uint32_t frozen_us; /* for so long the one that it is of stood still */
     size_t n, n_left;
     json_t *results; /* in the order of the creates */
 };
@@ -77,6 +78,7 @@ static void one_done(struct fork_one *one, json_t *result)
 static void on_created(void *user, int status, const char *body, const struct abx_err *failure,
                        bool is_clean)
 {
+    const struct fork_one *one = user;
     json_t *sandbox;
 
     (void)status;
@@ -86,7 +88,9 @@ static void on_created(void *user, int status, const char *body, const struct ab
         return;
     }
     sandbox = json_loads(body, 0, NULL);
-    one_done(user, sandbox ? json_pack("{s:o}", "sandbox", sandbox) : NULL);
+    one_done(user, sandbox ? json_pack("{s:o,s:I}", "sandbox", sandbox, "frozenUs",
+                                       (json_int_t)one->fork->frozen_us)
+                           : NULL);
 }
 
 static int create_one(struct fork *f, const struct sandbox *from, size_t at, struct abx_err *err)
@@ -144,6 +148,7 @@ static void on_copied(void *user, int status, const struct abx_err *failure)
         fork_free(f);
         return;
     }
+    f->frozen_us = from->driver_us;
     f->n_left = f->n + 1; /* ours: a create may fail at once */
     for (size_t i = 0; i < f->n; i++)
         if (create_one(f, from, i, &err) < 0) {

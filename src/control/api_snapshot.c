@@ -13,9 +13,10 @@
 #define LIMIT_MAX 100u
 #define QUERY_MAX 4096u
 
-/* One that is being made. */
+/* One that is being made. Its answer has more than E2B's, which its clients do not look at: mode and frozenUs. */
 struct making {
     struct api_request *rq;
+    uint32_t frozen_us; /* for so long the sandbox stood still */
     struct snapshot snapshot;
 };
 
@@ -43,7 +44,10 @@ static void making_end(struct making *m, const struct abx_err *failure)
         lifecycle_unkeep(m->rq->c->lifecycle, m->snapshot.id);
         api_reply_error(m->rq, failure, RETRY_NO);
     } else {
-        api_reply(m->rq, 201, render(&m->snapshot));
+        json_t *j = render(&m->snapshot);
+
+        (void)json_object_set_new(j, "frozenUs", json_integer(m->frozen_us));
+        api_reply(m->rq, 201, j);
     }
     api_request_unref(m->rq);
     free(m);
@@ -65,9 +69,11 @@ static void on_added(void *user, const struct abx_err *failure)
 static void on_copied(void *user, int status, const struct abx_err *failure)
 {
     struct making *m = user;
+    const struct sandbox *from = lifecycle_find(m->rq->c->lifecycle, m->rq->id);
     struct abx_err err;
 
     (void)status;
+    m->frozen_us = from ? from->driver_us : 0;
     if (failure)
         making_end(m, failure);
     else if (snapshots_add(m->rq->c->snapshots, m->snapshot.id, on_added, m, &err) < 0)

@@ -65,9 +65,11 @@ struct sandbox {
     size_t env_size;
     char clone_of[SANDBOX_ID_SIZE]; /* while it is created */
     char fork_of[SANDBOX_ID_SIZE];
-    bool keeps_memory;       /* pausing, paused: processes and all, else files only */
-    bool has_start;          /* a driver's create is under way */
-    uint64_t call;           /* number of the call that this state waits for, 0 = none */
+    bool keeps_memory; /* pausing, paused: processes and all, else files only */
+    bool has_start;    /* a driver's create is under way */
+    uint32_t
+        driver_us; /* how long the driver took for its last freeze, thaw or copy (then: frozen) */
+    uint64_t call; /* number of the call that this state waits for, 0 = none */
     int64_t end_before_ms;   /* pausing: in case it fails */
     enum driver_state there; /* as the driver last said */
     struct sandbox_usage usage;

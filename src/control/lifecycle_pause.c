@@ -57,7 +57,11 @@ static void call_ended(struct call *c, const struct abx_err *failure)
 
 static void on_driver(void *user, uint32_t us, const struct abx_err *failure)
 {
-    (void)us;
+    const struct call *c = user;
+    struct sandbox *sb = lifecycle_find(c->lifecycle, c->id);
+
+    if (sb && sb->call == c->number)
+        sb->driver_us = us;
     call_ended(user, failure);
 }
 

@@ -48,7 +48,7 @@ def test_forks_begin_alike_and_are_apart(service):
     Envd(service, parent, "root").sh("rm -r /usr/share/doc && mkdir /usr/share/doc && chmod 755 /usr/share/doc")
     envd.sh("echo 1 > /home/user/n; nohup sleep 1000 >&- 2>&- &")
     results = fork(service, parent, timeout=120, count=3)
-    assert all("sandbox" in x for x in results), results
+    assert all("sandbox" in x and x["frozenUs"] > 0 for x in results), results
     children = [x["sandbox"] for x in results]
     boxes = [parent, *children]
     assert len({b["sandboxID"] for b in boxes}) == len({b["envdAccessToken"] for b in boxes}) == 4
