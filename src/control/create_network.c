@@ -22,6 +22,26 @@ static bool is_absent(const json_t *v)
     return !v || json_is_null(v);
 }
 
+/* What the caller misspelt would leave a sandbox open that was meant to be closed. */
+static int check_members(const json_t *object, const char *what, const char *const *known,
+                         size_t n_known, struct abx_err *err)
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach((json_t *)(uintptr_t)object, name, value)
+    {
+        size_t i = 0;
+
+        while (i < n_known && strcmp(known[i], name) != 0)
+            i++;
+        if (i == n_known)
+            return err_set(err, ABX_INVALID_ARGUMENT, "%s: there is no member '%.128s'", what,
+                           name);
+    }
+    return 0;
+}
+
 static bool is_address(const char *s, int *ret_bits)
 {
     struct in6_addr a;
@@ -385,15 +405,19 @@ static bool is_pem(const char *text)
 
 static int check_proxy_tls(const json_t *tls, struct abx_err *err)
 {
+    static const char *const members[] = { "enabled", "serverName", "caCert" };
     const json_t *name = json_object_get(tls, "serverName"), *ca = json_object_get(tls, "caCert");
     const char *host = json_string_value(name), *pem = json_string_value(ca);
-    int bits;
+    int bits, r;
 
     if (is_absent(tls))
         return 0;
     if (!json_is_object(tls) || !json_is_boolean(json_object_get(tls, "enabled")))
         return err_set(err, ABX_INVALID_ARGUMENT,
                        PROXY_WRONG "'tls' has to be an object with a boolean 'enabled'");
+    r = check_members(tls, PROXY_WRONG "tls", members, ARRAY_SIZE(members), err);
+    if (r < 0)
+        return r;
     if (!is_absent(name) && (!host || strlen(host) != json_string_length(name) || host[0] == '*' ||
                              (!is_domain(host) && !is_address(host, &bits))))
         return err_set(err, ABX_INVALID_ARGUMENT,
@@ -409,6 +433,7 @@ static int check_proxy_tls(const json_t *tls, struct abx_err *err)
 /* SOCKS5 at HOST:PORT. */
 static int check_proxy(const json_t *proxy, struct abx_err *err)
 {
+    static const char *const members[] = { "address", "username", "password", "tls" };
     const char *address = json_string_value(json_object_get(proxy, "address"));
     const char *colon = address ? strrchr(address, ':') : NULL;
     char host[256];
@@ -424,18 +449,30 @@ static int check_proxy(const json_t *proxy, struct abx_err *err)
         return err_set(err, ABX_INVALID_ARGUMENT,
                        PROXY_WRONG "'%.64s' is no host (IPv6 addresses are written in brackets)",
                        host);
-    r = check_proxy_word(proxy, "username", err);
+    r = check_members(proxy, PROXY_WRONG "egressProxy", members, ARRAY_SIZE(members), err);
+    if (r == 0)
+        r = check_proxy_word(proxy, "username", err);
     if (r == 0)
         r = check_proxy_word(proxy, "password", err);
     return r == 0 ? check_proxy_tls(json_object_get(proxy, "tls"), err) : r;
 }
 
-int network_check(const json_t *network, struct abx_err *err)
+int network_check(const json_t *network, bool is_update, struct abx_err *err)
 {
+    /* The last two belong to an update only: at a create they stand beside `network`. */
+    static const char *const members[] = {
+        "allowPublicTraffic",  "allowOut",        "denyOut",
+        "dnsServers",          "egressProxy",     "rules",
+        "httpsPorts",          "maskRequestHost", "allow_internet_access",
+        "allowInternetAccess",
+    };
+    size_t n_members = is_update ? ARRAY_SIZE(members) : ARRAY_SIZE(members) - 2;
     const json_t *traffic = json_object_get(network, "allowPublicTraffic");
     const json_t *proxy = json_object_get(network, "egressProxy");
-    int r;
+    int r = check_members(network, "network", members, n_members, err);
 
+    if (r < 0)
+        return r;
     if (!is_absent(traffic) && !json_is_boolean(traffic))
         return err_set(err, ABX_INVALID_ARGUMENT,
                        "Error when parsing request: 'network.allowPublicTraffic' has to be a "

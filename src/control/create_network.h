@@ -5,7 +5,8 @@
 
 #include "base/err.h"
 
-/* INVALID_ARGUMENT with E2B's text, PERMISSION_DENIED for an egress proxy. */
 #define HTTPS_PORTS_MAX 100u
 
-int network_check(const json_t *network, struct abx_err *err);
+/* `network` of a create, or the whole body of an update. INVALID_ARGUMENT with E2B's text where it has one; also for a
+ * member that is not known, because one misspelt would leave open what was meant to be closed. */
+int network_check(const json_t *network, bool is_update, struct abx_err *err);

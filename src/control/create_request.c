@@ -237,6 +237,7 @@ static int check_iam(json_t *body, struct abx_err *err)
 static int keep_rest(json_t *body, struct create_request *r, struct abx_err *err)
 {
     json_t *metadata, *mcp;
+    const char *name;
     bool internet = true;
     int has_internet, c;
 
@@ -247,7 +248,10 @@ static int keep_rest(json_t *body, struct create_request *r, struct abx_err *err
         c = get_typed(body, "mcp", JSON_OBJECT, "an object", &mcp, err);
     if (c < 0)
         return c;
-    has_internet = json_get_bool(body, "allow_internet_access", &internet, err);
+    /* Answers spell it otherwise than requests; who copies that must not get a sandbox that is open. */
+    name = json_object_get(body, "allow_internet_access") ? "allow_internet_access"
+                                                          : "allowInternetAccess";
+    has_internet = json_get_bool(body, name, &internet, err);
     if (has_internet < 0)
         return has_internet;
     if (json_object_set_new(r->config, "metadata",
@@ -266,7 +270,7 @@ static int check_network(json_t *body, bool is_v2, struct create_request *r, str
 
     if (c < 0 || !network)
         return c;
-    c = network_check(network, err);
+    c = network_check(network, false, err);
     if (c < 0)
         return c;
     if (!is_v2 && !r->is_secure && json_is_false(json_object_get(network, "allowPublicTraffic")))

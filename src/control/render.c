@@ -59,12 +59,13 @@ json_t *render_sandbox(const struct render_context *c, const struct sandbox *sb)
     return NULL;
 }
 
-/* What nobody has to be told again; NULL when out of memory. */
+/* What nobody has to be told again: a proxy's password and authorities (e2b.md 1.3). NULL when out of memory. */
 static json_t *without_password(const json_t *v)
 {
-    json_t *copy = json_deep_copy(v);
+    json_t *copy = json_deep_copy(v), *proxy = json_object_get(copy, "egressProxy");
 
-    (void)json_object_del(json_object_get(copy, "egressProxy"), "password");
+    (void)json_object_del(proxy, "password");
+    (void)json_object_del(json_object_get(proxy, "tls"), "caCert");
     return copy;
 }
 

@@ -41,6 +41,7 @@ def test_new_rules_hold_at_once_for_open_connections_too(service, names):
             return next(output).split()
 
         assert alive() == [one, two]
+        assert box.put_network({"denyout": [OTHER]})[0] == 400  # misspelt, it would leave open what was to be closed
         assert box.put_network({"denyOut": [OTHER]})[0] == 204
         assert alive() == [one]
         assert box.dial(one, two) == {one: f"this is {WEB}", two: RESET}
