@@ -69,6 +69,9 @@ if TYPE_CHECKING:
     )
     from ._network import (
         ALL_TRAFFIC as ALL_TRAFFIC,
+        SandboxEgressProxyInfo as SandboxEgressProxyInfo,
+        SandboxEgressProxyOpts as SandboxEgressProxyOpts,
+        SandboxEgressProxyTLSOpts as SandboxEgressProxyTLSOpts,
         SandboxInfoLifecycle as SandboxInfoLifecycle,
         SandboxLifecycle as SandboxLifecycle,
         SandboxNetworkInfo as SandboxNetworkInfo,
@@ -176,7 +179,8 @@ _MODULES = {
         "Stderr Stdout Username WriteInfo"
     ),
     "_network": (
-        "ALL_TRAFFIC SandboxInfoLifecycle SandboxLifecycle SandboxNetworkInfo SandboxNetworkOpts "
+        "ALL_TRAFFIC SandboxEgressProxyInfo SandboxEgressProxyOpts SandboxEgressProxyTLSOpts "
+        "SandboxInfoLifecycle SandboxLifecycle SandboxNetworkInfo SandboxNetworkOpts "
         "SandboxNetworkRule SandboxNetworkRuleInfo SandboxNetworkRules SandboxNetworkSelector "
         "SandboxNetworkSelectorContext SandboxNetworkTransform SandboxNetworkUpdate SandboxOnTimeout"
     ),

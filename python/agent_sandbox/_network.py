@@ -45,11 +45,42 @@ class SandboxNetworkSelectorContext:
 SandboxNetworkSelector = list[str] | Callable[[SandboxNetworkSelectorContext], list[str]]
 
 
+class SandboxEgressProxyTLSOpts(TypedDict, total=False):
+    """TLS to an egress proxy. `server_name`: whose certificate it has to be (default: the host of `address`). `ca_cert`:
+    who may have signed it, PEM of at most 16,384 bytes (default: whom the service's host trusts)."""
+
+    server_name: str
+    ca_cert: str
+
+
+class _ProxyNeeds(TypedDict):
+    address: str
+
+
+class SandboxEgressProxyOpts(_ProxyNeeds, total=False):
+    """A SOCKS5 server, `address` HOST:PORT, through which connections of the sandbox go; with `tls` by TLS."""
+
+    username: str
+    password: str
+    tls: bool | SandboxEgressProxyTLSOpts
+
+
+class SandboxEgressProxyInfo(_ProxyNeeds, total=False):
+    """An egress proxy as the service tells it: without its secrets."""
+
+    username: str
+    tls: SandboxEgressProxyTLSOpts
+
+
 class SandboxNetworkOpts(TypedDict, total=False):
-    """Network of a new sandbox. Selectors are lists of addresses, ranges and host names, or functions that make one."""
+    """Network of a new sandbox. Selectors are lists of addresses, ranges and host names, or functions that make one.
+    `dns_servers`: addresses, the first four are asked. `https_ports`: ports of the sandbox whose servers speak TLS."""
 
     allow_out: SandboxNetworkSelector
     deny_out: SandboxNetworkSelector
+    dns_servers: list[str]
+    egress_proxy: SandboxEgressProxyOpts
+    https_ports: list[int]
     rules: SandboxNetworkRules
     allow_public_traffic: bool
     mask_request_host: str
@@ -60,6 +91,8 @@ class SandboxNetworkUpdate(TypedDict, total=False):
 
     allow_out: SandboxNetworkSelector
     deny_out: SandboxNetworkSelector
+    dns_servers: list[str]
+    egress_proxy: SandboxEgressProxyOpts
     rules: SandboxNetworkRules
     allow_internet_access: bool
 
@@ -69,6 +102,9 @@ class SandboxNetworkInfo(TypedDict, total=False):
 
     allow_out: list[str]
     deny_out: list[str]
+    dns_servers: list[str]
+    egress_proxy: SandboxEgressProxyInfo
+    https_ports: list[int]
     rules: dict[str, list[SandboxNetworkRuleInfo]]
     allow_public_traffic: bool
     mask_request_host: str
@@ -110,11 +146,41 @@ class SandboxInfoLifecycle(TypedDict):
 _NAMES = {
     "allow_out": "allowOut",
     "deny_out": "denyOut",
+    "dns_servers": "dnsServers",
+    "egress_proxy": "egressProxy",
+    "https_ports": "httpsPorts",
     "rules": "rules",
     "allow_public_traffic": "allowPublicTraffic",
     "mask_request_host": "maskRequestHost",
     "allow_internet_access": "allow_internet_access",
 }
+
+
+_TLS_NAMES = {"server_name": "serverName", "ca_cert": "caCert"}
+
+
+def _renamed(value: Mapping[str, Any], names: Mapping[str, str], what: str) -> dict[str, Any]:
+    for key in value:
+        if key not in names:
+            raise InvalidArgumentException(f"{what}: no such key {key!r}; there are {', '.join(names)}")
+    return {names[key]: item for key, item in value.items() if item is not None}
+
+
+def _proxy_json(proxy: Mapping[str, Any]) -> dict[str, Any]:
+    names = {name: name for name in ("address", "username", "password", "tls")}
+    found = _renamed(proxy, names, "network: egress_proxy")
+    tls = found.pop("tls", False)
+    if isinstance(tls, bool):
+        return {**found, "tls": {"enabled": True}} if tls else found
+    return {**found, "tls": {"enabled": True, **_renamed(tls, _TLS_NAMES, "network: egress_proxy: tls")}}
+
+
+def _proxy_info(told: Mapping[str, Any]) -> dict[str, Any]:
+    found = {name: told[name] for name in ("address", "username") if told.get(name) is not None}
+    tls = told.get("tls") or {}
+    if tls.get("enabled"):
+        found["tls"] = {key: tls[name] for key, name in _TLS_NAMES.items() if tls.get(name) is not None}
+    return found
 
 
 def network_json(network: Mapping[str, Any]) -> str:
@@ -125,7 +191,8 @@ def network_json(network: Mapping[str, Any]) -> str:
         if key not in _NAMES:
             raise InvalidArgumentException(f"network: no such key {key!r}; there are {', '.join(_NAMES)}")
         if value is not None:
-            found[_NAMES[key]] = list(value(context)) if callable(value) else value
+            made = list(value(context)) if callable(value) else value
+            found[_NAMES[key]] = _proxy_json(made) if key == "egress_proxy" else made
     return json.dumps(found)
 
 
@@ -136,6 +203,8 @@ def network_info(text: str | None) -> SandboxNetworkInfo | None:
     told = json.loads(text)
     info = {key: told[name] for key, name in _NAMES.items() if told.get(name) is not None}
     info.pop("allow_internet_access", None)
+    if "egress_proxy" in info:
+        info["egress_proxy"] = _proxy_info(info["egress_proxy"])
     found: SandboxNetworkInfo = info  # type: ignore[assignment]
     return found
 

@@ -291,6 +291,36 @@ for call in (
     assert server.seen == []
 
 
+def test_network_has_the_names_of_the_wire(server, program):
+    answers = {"sandboxID": "x", "templateID": "base", "clientID": "c", "envdVersion": "0.6.4", "envdAccessToken": "t"}
+    told = {"dnsServers": ["1.1.1.1"], "httpsPorts": [443], "egressProxy": {"address": "p.test:1", "username": "u", "tls": {"enabled": True, "serverName": "n.test"}}}
+    detail = {"startedAt": "2026-01-01T00:00:00Z", "endAt": "2026-01-01T00:05:00Z", "cpuCount": 1, "memoryMB": 1, "diskSizeMB": 1, "state": "running", "network": told}
+    server.answer = lambda method, path, body: (201, answers) if method == "POST" else (204, b"") if method == "PUT" else (200, {**answers, **detail})
+    out = program(
+        """
+from agent_sandbox import Sandbox
+proxy = {"address": "p.test:1", "username": "u", "password": "w", "tls": {"server_name": "n.test", "ca_cert": "PEM"}}
+sb = Sandbox.create(network={"dns_servers": ["1.1.1.1"], "https_ports": [443], "egress_proxy": proxy})
+sb.update_network({"egress_proxy": {"address": "p.test:1", "tls": True}})
+sb.update_network({"egress_proxy": {"address": "p.test:1", "tls": False}})
+print(sorted(sb.get_info().network.items()))
+for wrong in ({"egress_proxy": {"adress": "x"}}, {"egress_proxy": {"address": "x", "tls": {"ca": ""}}}):
+    try: Sandbox.create(network=wrong)
+    except Exception as e: print(type(e).__name__, e)
+"""
+    )
+    lines = out.splitlines()
+    info = {"address": "p.test:1", "username": "u", "tls": {"server_name": "n.test"}}
+    assert lines[0] == str([("dns_servers", ["1.1.1.1"]), ("egress_proxy", info), ("https_ports", [443])])
+    assert lines[1].startswith("InvalidArgumentException network: egress_proxy: no such key 'adress'")
+    assert lines[2].startswith("InvalidArgumentException network: egress_proxy: tls: no such key 'ca'")
+    create, *updates = [json.loads(body) for method, _, _, body in server.seen if method in ("POST", "PUT")]
+    whole = {"enabled": True, "serverName": "n.test", "caCert": "PEM"}
+    sent = {"address": "p.test:1", "username": "u", "password": "w", "tls": whole}
+    assert create["network"] == {"dnsServers": ["1.1.1.1"], "httpsPorts": [443], "egressProxy": sent}
+    assert updates == [{"egressProxy": {"address": "p.test:1", "tls": {"enabled": True}}}, {"egressProxy": {"address": "p.test:1"}}]
+
+
 def test_messages_say_what_to_do_next(server, program):
     """Which value of a dict is wrong, and which limit gives more time; errors found before a request have a code too."""
     server.answer = lambda method, path, body: (502, {"sandboxId": "x", "message": "The sandbox was not found", "code": 502})
