@@ -38,8 +38,7 @@ static int fail_unknown(char *word)
     int n;
 
     if (*word == '-')
-        (void)fprintf(stderr, "abx: '%s' stands before the command; write abx COMMAND %s\n", word,
-                      word);
+        (void)fprintf(stderr, "abx: '%s' belongs behind the command: abx COMMAND %s\n", word, word);
     else
         (void)fprintf(stderr, "abx: unknown command '%s'\n", word);
     if (spec_find(ARRAY_SIZE(words), words, &n))

@@ -107,8 +107,9 @@ static int no_credentials(const abx_config *c, struct abx_err *err)
 {
     return err_reason(
         err, ABX_REASON_NO_CREDENTIALS,
-        "no API key for %s: set ABX_SANDBOX_API_KEY (or E2B_API_KEY); for the service "
-        "on this machine run 'sudo abx key local --user $USER' while 'abx serve' runs%s%s",
+        "no API key: start a service on this machine ('sudo abx serve'), or let it know you "
+        "('sudo abx key local --user $USER' while 'abx serve' runs), or set ABX_SANDBOX_API_KEY "
+        "(or E2B_API_KEY) for %s%s%s",
         c->api_url, c->hint ? "; " : "", c->hint ? c->hint : "");
 }
 

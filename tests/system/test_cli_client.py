@@ -296,7 +296,7 @@ def test_hints_say_what_to_do_next(cli, fake, box):
 
 @pytest.mark.parametrize("words, text", [
     (("sandbox", "nosuch"), "no command 'nosuch'"), (("sandbox",), "usage:"), (("nosuch",), "unknown command"),
-    (("timeout", "x", "5"), "Did you mean 'abx sandbox timeout'?"), (("--json", "ls"), "before the command"), (("cat", "i1:/etc/hosts"), "needs ID PATH...: two words, ID:PATH is for cp"),
+    (("timeout", "x", "5"), "Did you mean 'abx sandbox timeout'?"), (("--json", "ls"), "belongs behind the command"), (("cat", "i1:/etc/hosts"), "needs ID PATH...: two words, ID:PATH is for cp"),
     (("ls", "--nosuch"), "no option '--nosuch'"), (("ls", "-Z"), "no option '-Z'"), (("ls", "x"), "unexpected argument 'x'"),
     (("info",), "needs ID"), (("exec", "x"), "needs ID COMMAND"), (("create", "--timeout"), "needs a value"),
     (("create", "--timeout", "x"), "not a duration"), (("create", "--cpu", "0"), "from 1 to 1024"),
