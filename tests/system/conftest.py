@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Files that take longest, in this order, begin first where files run beside each other: none of them is left for the end.
 LONGEST = (
     "test_template_base", "test_sdk", "test_compatibility", "test_stuck_workers", "test_hung_roles", "test_guest_watch",
-    "test_python_compare", "test_disk_pool", "test_serve", "test_engine", "test_quickstart", "test_client_faults", "test_cli_client_exec",
+    "test_python_compare", "test_fault_points", "test_disk_pool", "test_serve", "test_engine", "test_quickstart", "test_client_faults", "test_cli_client_exec",
     "test_python_package", "test_guest_process", "test_gateway_h2", "test_transport", "test_python_interrupt", "test_egress",
     "test_attack_pool", "test_transport_tls", "test_client_control", "test_faults_process",
 )
