@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "engine/engine.h"
 #include "engine/identity.h"
+#include "engine/mountapi.h"
 
 #define STAGES_EXTRA 4
 #define WAITING_MAX 2000u
@@ -256,23 +257,43 @@ static void fill_job(struct creation *c, struct job *j)
     (void)snprintf(j->create.layers, sizeof j->create.layers, "%s", c->rootfs);
 }
 
+/* A detached mount of the template as it is now. NOT_FOUND when it was removed since the last look. */
+static int open_template(struct creation *c, int *ret_fd, struct abx_err *err)
+{
+    int sys, r;
+
+    *ret_fd = mnt_open_tree(AT_FDCWD, c->rootfs, OPEN_TREE_CLONE);
+    if (*ret_fd >= 0)
+        return 0;
+    sys = errno;
+    r = sys == ENOENT ? templates_refresh(c->engine, err) : 0;
+    if (r < 0)
+        return r;
+    if (!templates_find(&c->engine->templates, c->folder))
+        return err_set(err, ABX_NOT_FOUND, "template '%s' not found", c->folder);
+    return err_sys(err, sys, "clone the mount of '%s'", c->rootfs);
+}
+
 static int submit(struct creation *c, struct abx_err *err)
 {
     struct sandbox *sb = c->sb;
     static struct job j; /* 5 KB; only one is made at a time */
-    int fds[SLOT_FDS] = { TAKE_FD(sb->userns_fd), -EBADF, TAKE_FD(sb->envd_fd),
-                          TAKE_FD(sb->control_fd) };
+    int fds[CREATE_FDS] = { TAKE_FD(sb->userns_fd), -EBADF, TAKE_FD(sb->envd_fd),
+                            TAKE_FD(sb->control_fd), -EBADF };
+    int r = open_template(c, &fds[CREATE_LAYER], err);
 
     memset(&j, 0, sizeof j);
     fill_job(c, &j);
-    fds[SLOT_NETNS] = fcntl(sb->netns_fd, F_DUPFD_CLOEXEC, 0);
-    if (fds[SLOT_NETNS] < 0) {
-        int r = err_sys(err, errno, "network namespace");
-
-        packet_close_fds(fds, SLOT_FDS);
+    if (r == 0) {
+        fds[SLOT_NETNS] = fcntl(sb->netns_fd, F_DUPFD_CLOEXEC, 0);
+        if (fds[SLOT_NETNS] < 0)
+            r = err_sys(err, errno, "network namespace");
+    }
+    if (r < 0) {
+        packet_close_fds(fds, CREATE_FDS);
         return r;
     }
-    return crew_submit(c->engine->crew, WORKER_CREATE, &j, fds, SLOT_FDS, on_created, c, err);
+    return crew_submit(c->engine->crew, WORKER_CREATE, &j, fds, CREATE_FDS, on_created, c, err);
 }
 
 void creation_start(struct creation *c, struct sandbox *sb)
@@ -310,7 +331,7 @@ void creation_start(struct creation *c, struct sandbox *sb)
 static int check_room(const struct engine *e, struct abx_err *err)
 {
     size_t n_ready = 0;
-    size_t used = 2 * table_count(e->table) + sockets_held(e->sockets) + 64 +
+    size_t used = 2 * table_count(e->table) + sockets_held(e->sockets) + 64 + e->creating +
                   (SLOT_FDS_MAX - 1) * (size_t)(e->n_slots + e->slots_coming);
 
     for (size_t i = 0; i < e->n_warm; i++)

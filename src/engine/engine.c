@@ -269,6 +269,9 @@ static int open_facilities(struct engine *e, struct abx_err *err)
         e->warm[e->n_warm++].option = &e->o->pools[i];
     if (r == 0)
         r = templates_refresh(e, err);
+    if (r == 0 && e->templates.n == 0)
+        log_warn("no template yet: 'abx template build-base' makes one", "looked_in",
+                 e->o->templates, NULL);
     return r;
 }
 

@@ -32,8 +32,8 @@ enum job_kind {
     JOB_OOM,       /* event while removing: record.name, oom_kills */
     JOB_PREPARE,   /* in: record.name, limits; out: record, fds */
     JOB_UID_PUT,   /* record.uid_base may be given out again */
-    JOB_CREATE,    /* in: record, u.create, fds as from JOB_PREPARE; out: record, pidfd, stages */
-    JOB_REMOVE,    /* record.name; out: record.uid_base (0: had no record) */
+    JOB_CREATE, /* in: record, u.create, fds of the slot and the template; out: record, pidfd, stages */
+    JOB_REMOVE, /* record.name; out: record.uid_base (0: had no record) */
     JOB_FREEZE,
     JOB_THAW,
     JOB_RESIZE, /* to record.limits */
@@ -51,6 +51,9 @@ enum job_kind {
  * machine can steer. */
 enum { SLOT_USERNS, SLOT_NETNS, SLOT_ENVD, SLOT_CONTROL, SLOT_FDS };
 #define SLOT_FDS_MAX (SLOT_FDS + STEER_FDS)
+/* Behind those of the slot JOB_CREATE has a detached mount of the template. The worker cannot look for it: what its own
+ * mount namespace would show of the templates' folders is as old as the worker. */
+enum { CREATE_LAYER = SLOT_FDS, CREATE_FDS };
 
 #define JOB_LAYERS_BYTES 4096
 #define JOB_STAGES_MAX 24
@@ -63,7 +66,8 @@ struct job_create {
     char hostname[65];
     char boot_id[RECORD_UUID_SIZE]; /* what the sandbox sees */
     uint32_t n_layers;
-    char layers[JOB_LAYERS_BYTES]; /* absolute paths, topmost first, each ended by NUL */
+    char layers
+        [JOB_LAYERS_BYTES]; /* absolute paths, topmost first, each ended by NUL: for messages */
 };
 
 /* The processes of the service that ever have descriptors of sandboxes' network namespaces. */

@@ -33,10 +33,12 @@ static void layers_done(struct layers *l)
     fd_close(l->upper);
 }
 
-static int clone_idmapped(const char *path, unsigned attributes, int userns_fd, int *ret_fd,
-                          struct abx_err *err)
+/* `given`: a detached mount of it, which is changed then, or -EBADF. */
+static int clone_idmapped(const char *path, int given, unsigned attributes, int userns_fd,
+                          int *ret_fd, struct abx_err *err)
 {
-    _cleanup_(closep) int fd = mnt_open_tree(AT_FDCWD, path, OPEN_TREE_CLONE);
+    _cleanup_(closep) int fd = given >= 0 ? fcntl(given, F_DUPFD_CLOEXEC, 0)
+                                          : mnt_open_tree(AT_FDCWD, path, OPEN_TREE_CLONE);
 
     if (fd < 0)
         return err_sys(err, errno, "clone the mount of '%s'", path);
@@ -49,14 +51,15 @@ static int clone_idmapped(const char *path, unsigned attributes, int userns_fd, 
 static int layers_open(const struct spawn_spec *spec, struct layers *l, struct abx_err *err)
 {
     for (size_t i = 0; i < spec->n_layers; i++) {
-        int r =
-            clone_idmapped(spec->layers[i], MOUNT_ATTR_RDONLY, spec->userns_fd, &l->fds[i], err);
+        int given = spec->layer_fds ? spec->layer_fds[i] : -EBADF;
+        int r = clone_idmapped(spec->layers[i], given, MOUNT_ATTR_RDONLY, spec->userns_fd,
+                               &l->fds[i], err);
 
         if (r < 0)
             return r;
         l->n++;
     }
-    return clone_idmapped(spec->upper, 0, spec->userns_fd, &l->upper, err);
+    return clone_idmapped(spec->upper, -EBADF, 0, spec->userns_fd, &l->upper, err);
 }
 
 /* ---- identity files ---- */

@@ -18,7 +18,7 @@ enum mount_path { MOUNT_AUTO, MOUNT_BY_FD, MOUNT_BY_STRING };
 struct spawner_opts {
     enum mount_path mount_path; /* AUTO probes */
     /* Absolute paths, ended by NULL, that stay visible with the mounts below them as they are at
-     * spawner_new: the pool, templates. Layers and uppers are found below these. May be NULL. */
+     * spawner_new: the pool. Uppers, and layers given by path, are found below these. May be NULL. */
     const char *const *keep_paths;
 };
 
@@ -29,6 +29,9 @@ struct spawn_spec {
     const char *hostname;
     const char *boot_id;       /* 36 characters; what the sandbox sees as its boot_id */
     const char *const *layers; /* absolute host paths, topmost first */
+    /* Detached mounts of the layers, borrowed and changed; `layers` only names them then. NULL: they are looked
+     * for by path. */
+    const int *layer_fds;
     size_t n_layers;
     const char *upper; /* absolute: folder that holds u/ and w/ */
     uid_t uid_base;

@@ -24,8 +24,6 @@
 #define KILL_TIMEOUT_MS 10000
 #define FREEZE_TIMEOUT_MS 5000
 #define PUSH_TIMEOUT_MS 30000
-#define TEMPLATES_BYTES 4096
-#define KEEP_MAX 16
 #define MEASURE_NICE 10 /* creates come first */
 
 static int child_event = -EBADF; /* written by the handler of SIGCHLD */
@@ -439,36 +437,13 @@ static int open_records(struct worker *w, struct abx_err *err)
     return w->records_fd < 0 ? err_sys(err, errno, "open '%s'", path) : 0;
 }
 
-/* The paths that the spawner still has to see once its mounts are pruned: pool and templates. */
-static int find_kept(struct worker *w, char text[TEMPLATES_BYTES], const char **to,
-                     struct abx_err *err)
-{
-    size_t n = 0;
-    char *rest = NULL;
-
-    if (strlen(w->o->templates) >= TEMPLATES_BYTES)
-        return err_set(err, ABX_INVALID_ARGUMENT, "template folders are over %d bytes",
-                       TEMPLATES_BYTES);
-    memcpy(text, w->o->templates, strlen(w->o->templates) + 1);
-    to[n++] = disk_pool_path(w->pool);
-    for (char *dir = strtok_r(text, ":", &rest); dir; dir = strtok_r(NULL, ":", &rest)) {
-        if (n > KEEP_MAX)
-            return err_set(err, ABX_INVALID_ARGUMENT, "over %d template folders", KEEP_MAX);
-        if (access(dir, F_OK) == 0)
-            to[n++] = dir;
-    }
-    to[n] = NULL;
-    return 0;
-}
-
+/* Templates come as mounts with each job: the pool is all that has to be seen once the mounts are pruned. */
 static int make_spawner(struct worker *w, struct abx_err *err)
 {
-    char templates[TEMPLATES_BYTES];
-    const char *keep[KEEP_MAX + 2];
+    const char *keep[] = { disk_pool_path(w->pool), NULL };
     const struct spawner_opts spawn = { .mount_path = w->o->mount_path, .keep_paths = keep };
-    int r = find_kept(w, templates, keep, err);
 
-    return r < 0 ? r : spawner_new(&spawn, &w->spawner, err);
+    return spawner_new(&spawn, &w->spawner, err);
 }
 
 /* Killing and removing must go on without a pool. */

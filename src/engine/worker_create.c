@@ -128,6 +128,7 @@ static int spawn(struct creation *c, const struct job *j, const int *fds, int *r
         .hostname = j->create.hostname,
         .boot_id = j->create.boot_id,
         .layers = layers,
+        .layer_fds = fds + CREATE_LAYER,
         .n_layers = split_layers(&j->create, layers),
         .upper = upper,
         .uid_base = c->record->uid_base,
@@ -188,7 +189,7 @@ int job_create_run(struct worker *w, const struct job *j, int *fds, size_t n_fds
     int pidfd = -EBADF;
     int r;
 
-    if (n_fds != SLOT_FDS)
+    if (n_fds != CREATE_FDS || j->create.n_layers != CREATE_FDS - CREATE_LAYER)
         return err_set(&ret->err, ABX_INTERNAL, "create came with %zu descriptors", n_fds);
     r = worker_revive(w, &ret->err);
     if (r < 0)

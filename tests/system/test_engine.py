@@ -7,6 +7,7 @@ Needs root. Every engine has an instance, a data dir and a run dir of its own; a
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -318,6 +319,38 @@ def test_many_short_lives_end_without_a_trace(engine):
     # Slots have eight each, ready sandboxes six, and were not all there at first; 300 lives would have left 300 or more.
     assert len(list(Path(f"/proc/{engine.process.pid}/fd").iterdir())) < before + 16 * 8 + 4 * 6 + 40
     assert len(engine.groups()) <= 4 + 16
+
+
+@pytest.mark.parametrize("mount", ["auto", "string"])
+def test_templates_come_and_go_while_the_engine_runs(engine, mount):
+    """Folder and all: workers cut their view of the machine down when they start."""
+    shutil.rmtree(engine.templates)
+    tool = engine.start("--mount-path", mount, "--pool", "base=1")
+    [told] = [line for line in engine.log.read_text().splitlines() if "no template yet: 'abx template build-base' makes one" in line]
+    assert str(engine.templates) in told
+    assert "err not_found" in tool.error("create a base")
+    for i in range(2):
+        engine.add_template("base")
+        (engine.templates / "base-2026/rootfs/etc/made").write_text(str(i))
+        assert "base:base2026" in tool("templates")
+        wait_for("a full pool", lambda: tool.fields("info")["pooled"] == "1")
+        tool("creates 3 a base")  # from the pool, in slots and in a slot to come
+        assert {Path(f"/proc/{pid}/root/etc/made").read_text() for pid in pids_of(tool).values()} == {str(i)}
+        assert tool("kills 3 a") == "done=3 failed=0 "
+        shutil.rmtree(engine.templates)
+        tool("templates")
+        wait_for("an empty pool", lambda: tool.fields("info")["pooled"] == "0")
+        assert "err not_found template 'base' not found" in tool.error("create a base")
+    expect_clean(tool)
+
+
+def test_only_a_template_that_is_gone_is_not_found(engine):
+    """What the engine knew of it is asked again when it cannot be opened."""
+    tool = engine.start()
+    tool("create a base")
+    shutil.rmtree(engine.templates / "base-2026")
+    assert tool.error("create b base").startswith("err not_found template 'base-2026' not found")
+    expect_clean(tool)
 
 
 def test_newer_template_replaces_the_pool(engine):
