@@ -191,7 +191,7 @@ def network_json(network: Mapping[str, Any]) -> str:
         if key not in _NAMES:
             raise InvalidArgumentException(f"network: no such key {key!r}; there are {', '.join(_NAMES)}")
         if value is not None:
-            made = list(value(context)) if callable(value) else value
+            made: Any = list(value(context)) if callable(value) else value
             found[_NAMES[key]] = _proxy_json(made) if key == "egress_proxy" else made
     return json.dumps(found)
 
