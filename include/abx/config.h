@@ -27,6 +27,28 @@ struct abx_pair {
 
 typedef struct abx_config abx_config;
 
+/* One step of an HTTP exchange, for logs. */
+enum abx_trace_kind {
+    ABX_TRACE_REQUEST,  /* it goes out; again for each further try */
+    ABX_TRACE_RESPONSE, /* an answer: of a stream its head, else the whole of it */
+    ABX_TRACE_END,      /* of a stream whose head was told: its end, or what broke it */
+    ABX_TRACE_FAILED    /* there is no answer, or not the whole of it */
+};
+struct abx_trace {
+    size_t size;
+    enum abx_trace_kind kind;
+    const char *method;  /* "POST" */
+    const char *url;     /* scheme, host and path: no query, user or password, up to 1 KiB */
+    int status;          /* of RESPONSE and END; of FAILED 0 = none came */
+    int is_stream;       /* the answer goes on for as long as there is something to tell */
+    int64_t duration_ms; /* since REQUEST */
+    const struct abx_error *error; /* of FAILED; of END when it broke or was canceled; else NULL */
+};
+/* Everything is borrowed for the call. Runs in the thread that uses the client, inside of functions that start, drive,
+ * cancel or free calls: it may not call functions of clients and calls. Headers and bodies are never told. */
+typedef void (*abx_trace_fn)(void *user, const struct abx_trace *trace);
+typedef void (*abx_free_fn)(void *user);
+
 /* Options: what a program sets itself. NULL, a blank string and ABX_UNSET mean "not set: look
  * further". All strings are copied. An access key given here comes before an API key of a lower layer;
  * else requests are signed only when no layer has an API key. */
@@ -55,6 +77,9 @@ struct abx_config_opts {
     int debug;                  /* 1: no control plane, sandbox at localhost (E2B_DEBUG) */
     const char *integration;    /* appended to User-Agent */
     const char *user_agent;     /* replaces "abx/VERSION" in User-Agent */
+    abx_trace_fn trace; /* told of the exchanges of all calls with this config; NULL = nobody */
+    void *trace_user;
+    abx_free_fn trace_free; /* when nothing uses the config any more, not when the load fails */
 };
 #define ABX_CONFIG_OPTS_INIT                                                                       \
     { sizeof(struct abx_config_opts),                                                              \
@@ -78,6 +103,9 @@ struct abx_config_opts {
       ABX_UNSET,                                                                                   \
       ABX_UNSET,                                                                                   \
       ABX_UNSET,                                                                                   \
+      NULL,                                                                                        \
+      NULL,                                                                                        \
+      NULL,                                                                                        \
       NULL,                                                                                        \
       NULL }
 

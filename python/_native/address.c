@@ -57,10 +57,16 @@ static PyObject *config_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         args_done(&mem);
         return NULL;
     }
+    if (trace_set(&opts, kwargs ? PyDict_GetItemString(kwargs, "trace") : NULL) < 0) {
+        args_done(&mem);
+        return NULL;
+    }
     r = abx_config_load(&opts, &abx, &err);
     args_done(&mem);
-    if (r < 0)
+    if (r < 0) {
+        trace_unset(&opts);
         return raise_error(&err);
+    }
     config = (struct config *)PyType_GenericAlloc(type, 0);
     if (!config)
         abx_config_unref(abx);

@@ -224,6 +224,8 @@ static PyObject *call_cancel(struct call *call, PyObject *unused)
         return NULL;
     abx_call_cancel(call->op->abx);
     client_leave(call->client);
+    if (trace_flush() < 0)
+        return NULL;
     Py_RETURN_NONE;
 }
 

@@ -186,7 +186,7 @@ int client_wait_for(struct client *c, struct operation *op, int64_t timeout_ms)
         Py_BEGIN_ALLOW_THREADS;
         r = wait_slice(c, op, left_ms);
         Py_END_ALLOW_THREADS;
-        if (PyErr_CheckSignals() < 0 || client_tidy(c) < 0)
+        if (PyErr_CheckSignals() < 0 || client_tidy(c) < 0 || trace_flush() < 0)
             return -1;
         if (r < 0) {
             struct abx_error err = { .code = r };
@@ -293,6 +293,8 @@ static PyObject *client_process(struct client *c, PyObject *unused)
     Py_END_ALLOW_THREADS;
     list = client_waiters(c);
     client_leave(c);
+    if (trace_flush() < 0)
+        PyErr_WriteUnraisable(NULL); /* the waiters must not be lost */
     if (list && r < 0) {
         struct abx_error err = { .code = r };
 

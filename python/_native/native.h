@@ -118,6 +118,16 @@ PyObject *raise_error(const struct abx_error *err);
 /* The same for INVALID_ARGUMENT, with a message as printf makes it. */
 PyObject *raise_invalid(const char *format, ...) __attribute__((__format__(__printf__, 1, 2)));
 
+/* ---- trace.c ---- */
+
+/* Has `function` (None = nothing) told of a config's requests: (kind, method, url, status, ms, is_stream, code, error). -1 with an
+ * exception set when it is none. */
+int trace_set(struct abx_config_opts *opts, PyObject *function);
+/* The config could not be made. */
+void trace_unset(struct abx_config_opts *opts);
+/* Hands out what waits. The GIL is held, no client entered. -1: the function raised what is no Exception. */
+int trace_flush(void);
+
 /* ---- ops.c ---- */
 
 /* Adds one function per operation. */

@@ -6,6 +6,7 @@ import logging
 import re
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from ._log import tracer
 from ._native import Config, Sandbox as Address
 from .exceptions import AuthenticationException
 
@@ -102,6 +103,7 @@ class ConnectionConfig:
             debug=debug,
             integration=integration,
             user_agent=USER_AGENT,
+            trace=tracer(logger),
         )
         self.logger = logger
         self.proxy = proxy
@@ -194,7 +196,7 @@ class VolumeConnectionConfig:
         self.headers: dict[str, str] = dict(headers or {})
         self.native = Config(
             domain=domain, volume_url=api_url, proxy=proxy_url(proxy), request_timeout=request_timeout, debug=debug,
-            user_agent=USER_AGENT,
+            user_agent=USER_AGENT, trace=tracer(logger),
         )  # fmt: skip
         self.logger = logger
         self.proxy = proxy

@@ -10,6 +10,10 @@ EVENT_OUTPUT: int
 EVENT_END: int
 EVENT_FILE: int
 EVENT_DATA: int
+TRACE_REQUEST: int
+TRACE_RESPONSE: int
+TRACE_END: int
+TRACE_FAILED: int
 STDOUT: int
 STDERR: int
 PTY: int
@@ -92,6 +96,7 @@ class Config:
         debug: bool | None = None,
         integration: str | None = None,
         user_agent: str | None = None,
+        trace: Callable[[int, str, str, int, int, int, int, str | None], None] | None = None,
     ) -> Config: ...
     def get(self, key: str, reveal: bool = False) -> tuple[str | None, str | None]: ...
 

@@ -293,7 +293,7 @@ abx_call *abx_code_run(abx_client *client, const abx_sandbox *sandbox, const cha
         return call;
     }
     c = call->state;
-    c->is_run = true;
+    c->is_run = q.is_stream = true;
     c->timeout_ms = o.timeout_ms == ABX_UNSET ? CODE_TIMEOUT_MS : o.timeout_ms;
     ok = body && member_put(body, "code", code) && member_put(body, "context_id", o.context_id) &&
          member_put(body, "language", o.language) && envs_put(body, o.envs, o.env_count);

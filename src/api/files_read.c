@@ -135,7 +135,7 @@ static int start_read(abx_call *call, const abx_sandbox *sandbox, const char *pa
         return r;
     rd->room = opts.room;
     rd->room_user = opts.room_user;
-    rd->is_stream = opts.stream != 0;
+    rd->is_stream = q.is_stream = opts.stream != 0;
     rd->is_gzip = q.accept_gzip = opts.gzip != 0;
     rd->max = opts.max_bytes ? opts.max_bytes : rd->is_stream ? UINT64_MAX : READ_MAX;
     if (!rd->is_stream) {

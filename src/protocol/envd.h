@@ -52,7 +52,7 @@ struct envd_request {
     int64_t source_size;
     enum http_retry retry;
     int64_t deadline_ns, head_deadline_ns, idle_ms; /* as in http.h */
-    bool accept_gzip;
+    bool accept_gzip, is_stream;                    /* the same */
 };
 #define ENVD_HEADERS_MAX 64
 

@@ -239,6 +239,7 @@ static int exchange_send(struct envd_exchange *e, const struct envd_request *q, 
         .head_deadline_ns = q->head_deadline_ns,
         .idle_ms = q->idle_ms,
         .accept_gzip = q->accept_gzip,
+        .is_stream = q->is_stream,
         .skip_502_retry = true,
     };
     enum buf_status st;

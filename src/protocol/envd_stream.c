@@ -210,6 +210,7 @@ static int stream_send(struct envd_stream *s, abx_client *client, const abx_sand
         .retry = HTTP_RETRY_CONNECT,
         .head_deadline_ns = rpc->deadline_ns,
         .idle_ms = SILENCE_MS,
+        .is_stream = true,
     };
     size_t mark;
     int r;

@@ -233,6 +233,7 @@ static int server_send(abx_call *call, const struct abx_server_opts *o, struct a
     spec.body = buf_slice(&c->body);
     spec.has_body = o->body_json != NULL;
     spec.retry = !c->is_stream && strcmp(method, "GET") == 0 ? HTTP_RETRY_READ : HTTP_RETRY_CONNECT;
+    spec.is_stream = c->is_stream;
     if (c->is_stream) {
         spec.head_deadline_ns = config_deadline_ns(c->server->config, timeout_ms);
         spec.idle_ms = MAX(o->idle_timeout_ms, INT64_C(0));

@@ -47,6 +47,8 @@ void config_free(abx_config *config)
     free(config->user_agent);
     free(config->local_service);
     free(config->hint);
+    if (config->trace_free)
+        config->trace_free(config->trace_user);
     free(config);
 }
 

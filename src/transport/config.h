@@ -43,6 +43,9 @@ struct abx_config {
     struct abx_pair *headers, *sandbox_headers;
     size_t header_count, sandbox_header_count;
     int max_connections, max_idle_connections, idle_timeout_ms;
+    abx_trace_fn trace; /* NULL = none */
+    void *trace_user;
+    abx_free_fn trace_free; /* NULL = none */
 };
 
 /* INVALID_ARGUMENT when there is none (NULL). */

@@ -436,6 +436,11 @@ int abx_config_load(const struct abx_config_opts *opts, abx_config **ret, struct
         if (opts)
             memcpy(&o, opts, MIN(opts->size, sizeof o));
         r = resolve(&o, ret, &err);
+        if (r == 0) {
+            (*ret)->trace = o.trace;
+            (*ret)->trace_user = o.trace_user;
+            (*ret)->trace_free = o.trace_free;
+        }
     }
     if (r < 0 && error)
         error_export(&err, 0, error);

@@ -48,6 +48,7 @@ static void exchange_end(struct http_exchange *x, const struct abx_err *err)
         pool_remove(x->pool, x);
     client_timer_clear(x->pool->client, &x->timer);
     x->state = EXCHANGE_OVER;
+    exchange_trace_end(x, err);
     x->sink.done(x->user, err);
     exchange_release(x);
 }
@@ -55,6 +56,7 @@ static void exchange_end(struct http_exchange *x, const struct abx_err *err)
 void http_cancel(struct http_exchange *x)
 {
     struct http_pool *pool = x->pool;
+    struct abx_err err;
 
     if (x->is_canceled || x->state == EXCHANGE_OVER || x->state == EXCHANGE_FREE)
         return;
@@ -63,6 +65,8 @@ void http_cancel(struct http_exchange *x)
     client_task_remove(pool->client, &x->resume_task);
     if (client_is_forked(pool->client))
         return;
+    (void)err_set(&err, ABX_CANCELED, "%s: canceled", x->host);
+    exchange_trace_end(x, &err);
     client_watch_clear(pool->client, &x->tunnel_watch);
     if (x->state == EXCHANGE_TUNNEL)
         x->state = EXCHANGE_RUNNING;
@@ -221,7 +225,7 @@ static int64_t connect_delay_ms(int n)
 }
 
 /* Is a failed attempt made again? Then it waits. */
-static bool failure_is_retried(struct http_exchange *x, CURLcode result)
+static bool failure_is_retried(struct http_exchange *x, CURLcode result, const struct abx_err *err)
 {
     int connect_retries = x->config ? x->config->connect_retries : HTTP_RETRIES;
     int64_t delay_ms;
@@ -240,6 +244,8 @@ static bool failure_is_retried(struct http_exchange *x, CURLcode result)
     } else {
         return false;
     }
+    exchange_trace(x, ABX_TRACE_FAILED, 0, err);
+    x->is_traced = false;
     exchange_wait(x, delay_ms);
     return true;
 }
@@ -270,7 +276,7 @@ void exchange_finished(struct http_exchange *x, CURLcode result)
         else
             fail_make(x, result, &err);
         pool_remove(x->pool, x);
-        if (failure_is_retried(x, result))
+        if (failure_is_retried(x, result, &err))
             return;
         x->state = EXCHANGE_WAITING; /* no longer with libcurl */
     }
@@ -308,6 +314,8 @@ static bool exchange_headed(struct http_exchange *x)
 
     pool_answered(x);
     if (answer_is_retried(x, &head)) {
+        exchange_trace(x, ABX_TRACE_RESPONSE, head.status, NULL);
+        x->is_traced = false; /* the next try is another request */
         x->is_discarding = true;
         return true;
     }
@@ -316,6 +324,8 @@ static bool exchange_headed(struct http_exchange *x)
     x->has_head = true;
     x->last_byte_ns = time_mono_ns();
     exchange_arm(x);
+    if (x->is_stream)
+        exchange_trace(x, ABX_TRACE_RESPONSE, head.status, NULL);
     x->sink.head(x->user, &head);
     return !x->is_canceled;
 }
@@ -476,9 +486,11 @@ static int exchange_attempt(struct http_exchange *x, struct abx_err *err)
     r = x->renew && x->answer_retries > 0 ? setup_renew(x, err) : 0;
     if (r == 0)
         r = setup_attempt(x, err);
-    if (r < 0)
-        return r;
-    return pool_add(x->pool, x, err);
+    if (r == 0)
+        r = pool_add(x->pool, x, err);
+    if (r == 0)
+        exchange_trace(x, ABX_TRACE_REQUEST, 0, NULL);
+    return r;
 }
 
 void exchange_admit(struct http_exchange *x)
@@ -493,7 +505,7 @@ void exchange_admit(struct http_exchange *x)
 
 static void exchange_clear(struct http_exchange *x)
 {
-    x->is_canceled = false;
+    x->is_canceled = x->is_traced = false;
     x->connect_retries = x->answer_retries = 0;
     x->source_given = 0;
     x->source_error = 0;

@@ -42,6 +42,7 @@ struct http_spec {
     int64_t idle_ms; /* between bytes of the response body, 0 = none; a paused one does not count */
     bool accept_gzip; /* the body arrives unpacked */
     bool http1_only;
+    bool is_stream;      /* for abx_trace: its answer's head and end are told apart */
     bool skip_502_retry; /* a 502 without Should-Retry: true is an answer here: no such sandbox */
 };
 

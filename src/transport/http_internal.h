@@ -92,6 +92,9 @@ struct http_exchange {
     struct slice body;
     size_t body_at;
     bool has_body, is_small_body, http1_only, accept_gzip, skip_502_retry, is_https, is_tunnel;
+    bool is_stream;
+    bool is_traced; /* its request was told, and no answer to it */
+    int64_t traced_ns;
     abx_source_fn source;
     void *source_user;
     int64_t source_size, source_given;
@@ -207,6 +210,13 @@ void pool_settle(struct http_pool *pool);
 
 /* Lets go of a descriptor that stays open for somebody else's watch. */
 void pool_forget_socket(struct http_pool *pool, int fd);
+
+/* http_trace.c */
+/* Tells the config's owner, if it wants to know. A REQUEST is told once, until its end or answer is. `err` may be NULL. */
+void exchange_trace(struct http_exchange *x, enum abx_trace_kind kind, int status,
+                    const struct abx_err *err);
+/* The answer is whole (code 0), or there will be none. */
+void exchange_trace_end(struct http_exchange *x, const struct abx_err *err);
 
 /* http_tunnel.c */
 /* The connection is there: hands it over. */

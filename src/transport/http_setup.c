@@ -220,6 +220,7 @@ int setup_spec(struct http_exchange *x, const struct http_spec *spec, struct abx
     x->idle_ns = MIN(spec->idle_ms, TIMEOUT_MS_MAX) * NSEC_PER_MSEC;
     x->accept_gzip = spec->accept_gzip;
     x->http1_only = spec->http1_only;
+    x->is_stream = spec->is_stream;
     x->skip_502_retry = spec->skip_502_retry;
     return 0;
 }

@@ -191,6 +191,7 @@ abx_call *abx_http_request(abx_client *client, abx_config *config, const struct 
     spec.source_size = o.source_size;
     spec.retry = o.retry_reads && is_read(spec.method) ? HTTP_RETRY_READ : HTTP_RETRY_CONNECT;
     due_ns = config_deadline_ns(config, o.request_timeout_ms);
+    spec.is_stream = r->is_stream;
     if (r->is_stream) {
         spec.head_deadline_ns = due_ns;
         spec.idle_ms = MAX(o.idle_timeout_ms, INT64_C(0));
