@@ -523,10 +523,12 @@ static void remove_run_dir(const struct supervisor *s)
         const char *name;
         int flags;
     } entries[] = {
-        { "sandboxes", AT_REMOVEDIR }, { "admin.sock", 0 },         { "gateway/control.sock", 0 },
-        { "gateway/engine.sock", 0 },  { "gateway/table.sock", 0 }, { "gateway", AT_REMOVEDIR },
-        { "egress/resolv.conf", 0 },   { "egress/engine.sock", 0 }, { "egress/table.sock", 0 },
-        { "egress", AT_REMOVEDIR },
+        { "sandboxes", AT_REMOVEDIR },    { "admin.sock", 0 },
+        { "gateway/control.sock", 0 },    { "gateway/engine.sock", 0 },
+        { "gateway/table.sock", 0 },      { "egress/resolv.conf", 0 },
+        { "egress/engine.sock", 0 },      { "egress/table.sock", 0 },
+        { "gateway/proc", AT_REMOVEDIR }, { "egress/proc", AT_REMOVEDIR }, /* see confine.c */
+        { "gateway", AT_REMOVEDIR },      { "egress", AT_REMOVEDIR },
     };
     _cleanup_(closep) int run = open(s->run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 

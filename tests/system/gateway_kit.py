@@ -6,6 +6,7 @@ import time
 
 import pytest
 from gateway_fakes import ENVD, Client, World
+from sanitizers import resident_kib
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 
@@ -102,5 +103,4 @@ def send_until_stuck(sock, limit=256 << 20):
 
 
 def memory_kib(world):
-    status = open(f"/proc/{world.process.pid}/status").read()
-    return int(re.search(r"VmRSS:\s+(\d+)", status)[1])
+    return resident_kib(world.process.pid)

@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import processes
+import sanitizers
 
 TOKEN = "0123456789abcdef" * 4
 ACCOUNTS = {
@@ -135,6 +136,12 @@ class Process(Stream):
         return result
 
 
+def image(build):
+    """The build's own abx-guest, also where it is not the one for sandboxes (meson_options.txt: guest_file)."""
+    own = build / "tests/tools/abx-guest"
+    return own if own.exists() else build / "libexec/abx-guest"
+
+
 class Guest:
     def __init__(self, build, tmp, port):
         self.port = port
@@ -142,7 +149,7 @@ class Guest:
         for name, text in ACCOUNTS.items():
             (tmp / name).write_text(text)
         self.tool = subprocess.Popen(
-            [build / "tests/tools/guest_tool", build / "libexec/abx-guest", str(port), self.name, tmp],
+            [build / "tests/tools/guest_tool", image(build), str(port), self.name, tmp],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -256,8 +263,8 @@ class Guest:
         raise AssertionError("no such line")
 
     def is_sanitized(self):
-        """A sanitizer's memory is no measure."""
-        return "libasan" in open(f"/proc/{self.daemon()}/maps").read()
+        """Has the daemon sanitizers, so that its memory is no measure?"""
+        return sanitizers.is_sanitized(self.daemon())
 
     def answers(self):
         try:

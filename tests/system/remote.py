@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from guest import Guest
+from sanitizers import resident_kib
 
 
 class Remote(Guest):
@@ -72,13 +73,6 @@ class Remote(Guest):
         pid = self.daemon()
         files = [os.readlink(f) for f in Path(f"/proc/{pid}/fd").iterdir()]
         return pid, len(files), files.count("anon_inode:inotify"), resident_kib(pid)
-
-
-def resident_kib(pid):
-    """0 of a program with sanitizers, whose memory is no measure."""
-    if "libasan" in Path(f"/proc/{pid}/maps").read_text():
-        return 0
-    return int(Path(f"/proc/{pid}/status").read_text().split("VmRSS:")[1].split()[0])
 
 
 def usage(service):

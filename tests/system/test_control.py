@@ -670,7 +670,7 @@ def test_it_is_locked_in(build_dir, tmp_path):
         assert status["Uid"].split() == ["1879040000"] * 4 and status["Gid"].split() == ["1879040001"] * 4
         assert status["Groups"].strip() == "" and int(status["CapEff"], 16) == 0
         assert status["NoNewPrivs"] == "1" and status["Seccomp"] == "2"
-        assert os.readlink(f"/proc/{pid}/root") == f"{tmp_path}/control"
+        assert os.path.samefile(f"/proc/{pid}/root", f"{tmp_path}/control")
         for thread in os.listdir(f"/proc/{pid}/task"):
             assert "Seccomp:\t2" in open(f"/proc/{pid}/task/{thread}/status").read()
     finally:

@@ -16,6 +16,7 @@ import time
 
 import processes
 import pytest
+import sanitizers
 from conftest import compiler_env
 from egress_kit import (  # noqa: F401 (fixtures)
     OTHER,
@@ -469,10 +470,9 @@ def test_a_machine_that_cannot_steer_says_so(build_dir, base_template, tmp_path)
     subprocess.run(
         [compiler, "-shared", "-fPIC", "-o", tmp_path / "w.so", tmp_path / "w.c", "-ldl"], check=True, timeout=60
     )
-    env = {"LD_PRELOAD": str(tmp_path / "w.so")}
     with Service(build_dir, "--gateways", "1") as service:
         service.stop()
-        service.env.update(env)
+        service.env.update(sanitizers.preloaded(build_dir, tmp_path / "w.so"))
         service.start()
         with Box(service) as box:
             assert set(box.dial(f"{WEB}=7", "169.254.169.254=80", f"{WEB6}=7").values()) == {"ConnectionRefusedError"}

@@ -24,6 +24,7 @@ from egress_kit import (  # noqa: F401 (fixtures)
 )
 from guest import until
 from netlab import Proxy, dns_question
+from sanitizers import resident_kib
 from service import Service
 
 
@@ -320,8 +321,7 @@ def test_a_sandbox_that_takes_all_it_may_does_not_stop_another(service, names):
                 assert box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}"
                 assert resolve(box, "web.example") == {"web.example": [WEB, WEB6]}
             assert service.roles()["abx-egress"] == [pid]
-            with open(f"/proc/{pid}/status") as f:
-                resident = int(f.read().split("VmRSS:")[1].split()[0])
+            resident = resident_kib(pid)
             assert resident < 65536, f"{resident} KiB"
         assert service.kill(hog.id) == 204
         until(lambda: service.audit() == [], 60)  # its process may be closing its sockets still
