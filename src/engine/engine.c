@@ -111,6 +111,8 @@ static void on_signal(uv_signal_t *h, int sig)
 {
     struct engine *e = h->data;
 
+    if (!e->crew) /* its start has failed, and the engine's with it */
+        return;
     stop(e, e->o->on_exit == ON_EXIT_BY_SIGNAL ? sig == SIGINT : e->o->on_exit == ON_EXIT_KILL);
 }
 
@@ -403,6 +405,12 @@ static void close_one(uv_handle_t *h, void *user)
         uv_close(h, NULL);
 }
 
+static void stop_watching(void *user, struct sandbox *sb)
+{
+    (void)user;
+    sandbox_unwatch(sb);
+}
+
 /* The workers' mount namespaces hold the pool's mount: they go first. */
 static void finish(struct engine *e)
 {
@@ -418,6 +426,7 @@ static void finish(struct engine *e)
     sockets_stop(e->sockets);
     if (is_empty && disk_pool_unmount(e->pool, &err) < 0)
         log_err("the pool stays mounted", &err);
+    table_each(e->table, stop_watching, NULL);
     for (int i = 0; i < 100 && uv_run(&e->loop, UV_RUN_NOWAIT) != 0; i++)
         if (i == 50)
             uv_walk(&e->loop, close_one, NULL);

@@ -167,6 +167,8 @@ void pools_count(const struct engine *e, unsigned *ret_ready);
 
 /* Watches `sb->pidfd`. */
 int sandbox_watch(struct engine *e, struct sandbox *sb, struct abx_err *err);
+/* Does not look after it any more; no effect when it did not. */
+void sandbox_unwatch(struct sandbox *sb);
 /* Ends and removes it, whatever its state; answers (conn, seq) with KillReply when done (0: nobody).
  * Waits for what is under way. */
 void sandbox_remove(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq);

@@ -22,7 +22,7 @@ static void on_exit_closed(uv_handle_t *h)
     free(h);
 }
 
-static void unwatch(struct sandbox *sb)
+void sandbox_unwatch(struct sandbox *sb)
 {
     if (!sb->exit_poll)
         return;
@@ -38,7 +38,7 @@ static void on_exited(uv_poll_t *h, int status, int events)
 
     (void)status;
     (void)events;
-    unwatch(sb);
+    sandbox_unwatch(sb);
     if (sb->is_ending) {
         submit_remove(sb->engine, sb);
         return;
@@ -252,7 +252,7 @@ static void submit_remove(struct engine *e, struct sandbox *sb)
     struct job j = { .kind = JOB_REMOVE };
     struct abx_err err;
 
-    unwatch(sb);
+    sandbox_unwatch(sb);
     sb->is_ending = false;
     j.record = sb->record;
     j.must_sweep = sb->must_sweep;

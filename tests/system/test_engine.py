@@ -16,6 +16,8 @@ from pathlib import Path
 
 import processes
 import pytest
+import sanitizers
+from conftest import compiler_env
 from processes import alive, wait_gone
 
 BUILD = Path(os.environ.get("ABX_BUILD") or Path(__file__).resolve().parents[2] / "build")
@@ -589,6 +591,32 @@ def test_a_second_engine_of_one_data_dir_is_refused(engine):
     )
     assert second.returncode == 1
     assert "another engine serves" in second.stdout
+
+
+WITHOUT_FORK = r"""
+#include <errno.h>
+#include <signal.h>
+int fork(void)
+{
+    struct sigaction now;
+    sigaction(SIGTERM, 0, &now);
+    if (now.sa_handler != SIG_DFL) /* not of a child that is about to run a program */
+        raise(SIGTERM);
+    errno = EAGAIN;
+    return -1;
+}
+"""
+
+
+def test_a_start_that_fails_while_it_is_asked_to_stop_says_why(engine, tmp_path):
+    engine.start()  # makes the pool
+    engine.stop()
+    (tmp_path / "w.c").write_text(WITHOUT_FORK)
+    compiler = compiler_env()["CC"].split()[-1]
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / "w.so", tmp_path / "w.c"], check=True, timeout=60)
+    failed = subprocess.run(engine.process.args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,
+                            check=False, env={**os.environ, **sanitizers.preloaded(BUILD, tmp_path / "w.so")})
+    assert failed.returncode == 1 and "the engine cannot start" in failed.stdout and "fork worker" in failed.stdout, failed
 
 
 def test_on_exit_decides(engine):

@@ -57,6 +57,13 @@ static int peer_lost(struct peer *p, struct abx_err *err)
     return err_set(err, ABX_UNAVAILABLE, "the engine closed the connection");
 }
 
+static void peer_done(struct peer *p)
+{
+    for (size_t i = 0; i < p->n_died; i++)
+        abx__ipc__frame__free_unpacked(p->died[i], NULL);
+    fd_close(p->fd);
+}
+
 static int send_frame(struct peer *p, Abx__Ipc__Frame *f, struct abx_err *err)
 {
     uint8_t bytes[IPC_FRAME_MAX];
@@ -673,5 +680,8 @@ int main(int argc, char **argv)
             (void)printf("ok %" PRId64 "%s\n", (time_mono_ns() - at) / 1000, buf_cstr(&t.out));
         (void)fflush(stdout);
     }
+    peer_done(&t.control);
+    peer_done(&t.gateway);
+    buf_done(&t.out);
     return 0;
 }
