@@ -347,7 +347,8 @@ static int drop(struct service *s, const struct options *o, struct abx_err *err)
     char root[4096];
 
     memcpy(root, s->dir, sizeof root);
-    (void)snprintf(s->engine_sock, sizeof s->engine_sock, "%s", is_chroot ? sock + n : sock);
+    (void)snprintf(s->engine_sock, sizeof s->engine_sock, "%s",
+                   is_chroot && is_below ? sock + n : sock);
     if (is_chroot)
         (void)snprintf(s->dir, sizeof s->dir, "/");
     if (geteuid() != 0 && geteuid() != (uid_t)o->uid)
