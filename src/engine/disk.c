@@ -20,6 +20,7 @@
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -29,6 +30,7 @@
 
 #define XFS_MAGIC 0x58465342
 #define COPY_TIMEOUT_MS 20000
+#define UNMOUNT_TIMEOUT_NS (2 * NSEC_PER_SEC)
 #define NEARLY_FULL_MAX ((uint64_t)10 << 30)
 
 static const char *const tool_dirs[] = { "/usr/sbin", "/sbin", "/usr/bin", "/bin" };
@@ -367,14 +369,21 @@ void disk_pool_free(struct disk_pool *p)
 
 int disk_pool_unmount(struct disk_pool *p, struct abx_err *err)
 {
+    const struct timespec pause = { .tv_nsec = 2 * NSEC_PER_MSEC };
+    int64_t end = time_mono_ns() + UNMOUNT_TIMEOUT_NS;
+    struct abx_err why = { 0 };
     int r;
 
     if (!p->is_image)
         return 0;
     close_folders(p);
-    r = disk_image_unmount(p, err);
+    /* What a worker has forked (to hold a user namespace) dies with it, but a moment after it, with its descriptors. */
+    while ((r = disk_image_unmount(p, &why)) < 0 && why.sys == EBUSY && time_mono_ns() < end)
+        (void)nanosleep(&pause, NULL);
     if (r == 0)
         return 0;
+    if (err)
+        *err = why;
     /* Still of use. */
     if (!p->why_dead[0] && open_folders(p, NULL) < 0)
         return err_wrap(err, ABX_INTERNAL, "the pool is lost");

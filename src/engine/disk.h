@@ -38,7 +38,7 @@ int disk_pool_open(const struct disk_opts *opts, struct disk_pool **ret, struct 
 /* Forgets the pool; what is mounted stays unless disk_pool_unmount was called. */
 void disk_pool_free(struct disk_pool *p);
 DEFINE_CLEANUP(struct disk_pool *, disk_pool_free)
-/* FAILED_PRECONDITION while something uses the mount; without an image there is nothing to do. */
+/* Waits up to 2 s for what uses the mount, then FAILED_PRECONDITION; without an image there is nothing to do. */
 int disk_pool_unmount(struct disk_pool *p, struct abx_err *err);
 enum disk_kind disk_pool_kind(const struct disk_pool *p);
 const char *disk_kind_name(enum disk_kind kind);

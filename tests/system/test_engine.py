@@ -593,6 +593,14 @@ def test_a_second_engine_of_one_data_dir_is_refused(engine):
     assert "another engine serves" in second.stdout
 
 
+def test_what_uses_the_pool_for_a_moment_does_not_keep_it_mounted(engine):
+    """Such as a child of a killed worker, which ends a little later; the fixture looks whether the pool is gone."""
+    engine.start()
+    with subprocess.Popen(["sleep", "0.5"], cwd=engine.data / "pool/fs"):
+        engine.stop(signal.SIGINT)
+    assert "stays mounted" not in engine.log.read_text()
+
+
 WITHOUT_FORK = r"""
 #include <errno.h>
 #include <signal.h>
