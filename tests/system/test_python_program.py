@@ -166,3 +166,28 @@ def test_program_over_tls_and_http2(service, python_dir, tmp_path, text):
     finally:
         front.stop()
         loop.stop()
+
+
+STRICT = """
+import asyncio
+from agent_sandbox import AsyncSandbox, Sandbox
+
+with Sandbox.create() as sandbox:
+    print(sandbox.pause(strict=True), sandbox.pause(strict=True), sandbox.get_info().state.value)
+    sandbox.connect()
+    print(Sandbox.pause(sandbox.sandbox_id, keep_memory=False, strict=True), sandbox.connect().is_running())
+
+async def main():
+    sandbox = await AsyncSandbox.create()
+    print(await sandbox.pause(strict=True))
+    await sandbox.kill()
+
+asyncio.run(main())
+"""
+
+
+def test_a_pause_only_of_a_healthy_guest(service, python_dir, tmp_path):
+    run = run_program(STRICT, tmp_path, clean_env(tmp_path, python_dir, **ours(service)))
+    assert (run.stdout, run.returncode) == ("True False paused\nTrue True\nTrue\n", 0), run.stderr
+    for box in service.request("GET", "/v2/sandboxes")[2]:
+        assert service.kill(box["sandboxID"]) == 204
