@@ -47,6 +47,8 @@ const struct spec_option spec_options[OPT_COUNT] = {
     [OPT_SEARCH] = { "search", 0, SPEC_TEXT, "TEXT", "only messages with this text" },
     [OPT_COUNT_COPIES] = { "count", 'c', SPEC_NUMBER, "N", "number of copies (1)", 1, 100 },
     [OPT_NAME] = { "name", 0, SPEC_TEXT, "NAME", "name of the snapshot (one is made)" },
+    [OPT_LIST] = { "list", 'l', SPEC_FLAG, NULL, "print the snapshots, of all sandboxes or of ID" },
+    [OPT_DELETE] = { "delete", 0, SPEC_FLAG, NULL, "delete snapshots" },
     [OPT_NO_MEMORY] = { "no-memory", 0, SPEC_FLAG, NULL,
                         "keep the file system only: commands end" },
     [OPT_STRICT] = { "strict", 0, SPEC_FLAG, NULL,
@@ -258,11 +260,13 @@ static const struct spec_command commands[] = {
     },
     {
         .name = "sandbox snapshot",
-        .arguments = "ID",
-        .min_args = 1,
-        .max_args = 1,
+        .arguments = "[ID|SNAPSHOT...]",
+        .max_args = SPEC_ARGS_MANY,
         .summary = "keep the state of a sandbox as a template, print its id",
-        .options = SPEC_BIT(OPT_NAME),
+        .text = "With --list prints those that there are, with --delete deletes the given ones: "
+                "sandboxes made of them go on. Every one is tried; the exit status is that of the "
+                "first that failed.",
+        .options = SPEC_BIT(OPT_NAME) | SPEC_BIT(OPT_LIST) | SPEC_BIT(OPT_DELETE),
     },
     {
         .name = "sandbox kill",

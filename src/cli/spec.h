@@ -50,6 +50,8 @@ enum spec_id {
     OPT_SEARCH,
     OPT_COUNT_COPIES,
     OPT_NAME,
+    OPT_LIST,
+    OPT_DELETE,
     OPT_NO_MEMORY,
     OPT_STRICT,
     OPT_NO_PROGRESS,

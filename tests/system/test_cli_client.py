@@ -120,6 +120,17 @@ def test_snapshot(cli, box):
         cli.run("exec", copy, "ls", "/tmp/before", status=0)
     finally:
         cli.run("kill", copy, status=0)
+    named = cli.json("sandbox", "snapshot", box, "--name", "of-test")
+    assert named in cli.json("sandbox", "snapshot", "--list") and named["names"]
+    assert cli.json("sandbox", "snapshot", "--list", "--name", "of-test") == [named]
+    assert {made, named["snapshotID"]} == {one["snapshotID"] for one in cli.json("sandbox", "snapshot", "--list", box)}
+    table = cli.text("sandbox", "snapshot", "-l", box).splitlines()
+    assert table[0].split() == ["SNAPSHOT", "NAMES"] and made in table[1] + table[2] and named["names"][0] in table[1] + table[2]
+    status, out, err = cli.run("sandbox", "snapshot", "--delete", "no-such", made, named["snapshotID"])
+    assert (status, out.decode().split()) == (4, [made, named["snapshotID"]]) and b"delete no-such" in err
+    assert cli.json("sandbox", "snapshot", "--list", box) == []
+    for wrong in ((), (box, made), ("--delete",), ("--list", "--delete", made)):
+        assert cli.run("sandbox", "snapshot", *wrong)[0] == 2
 
 
 def test_fork(cli, box):

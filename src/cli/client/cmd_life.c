@@ -1,4 +1,4 @@
-/* cmd_life.c - `abx sandbox timeout`, `pause`, `fork`, `snapshot`, `kill`. */
+/* cmd_life.c - `abx sandbox timeout`, `pause`, `fork`, `kill`. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -79,29 +79,6 @@ int cmd_sandbox_fork(struct session *s)
     }
     json_decref(made);
     return status ? status : output_end();
-}
-
-int cmd_sandbox_snapshot(struct session *s)
-{
-    _cleanup_(abx_call_freep) abx_call *call = abx_snapshot_create(
-        s->client, s->config, s->args.values[0], s->args.text[OPT_NAME], ABX_UNSET);
-    const struct abx_snapshot *snapshot;
-    size_t n;
-
-    if (session_wait(s, call) < 0)
-        return session_fail(s);
-    snapshot = abx_call_snapshots(call, &n);
-    if (session_is_json(s)) {
-        json_t *names = json_array();
-
-        for (size_t i = 0; i < snapshot->name_count; i++)
-            (void)json_array_append_new(names, json_text(snapshot->names[i]));
-        return output_json(
-            json_pack("{s:o,s:o}", "snapshotID", json_text(snapshot->snapshot_id), "names", names));
-    }
-    output_text(stdout, snapshot->snapshot_id);
-    (void)putchar('\n');
-    return output_end();
 }
 
 /* ---- kill ---- */
