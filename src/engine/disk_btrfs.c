@@ -219,7 +219,7 @@ int disk_btrfs_usage(int subvol_fd, uint64_t *ret_bytes, struct abx_err *err)
     if (r < 0)
         return r;
     if (r == 0)
-        return err_set(err, ABX_NOT_FOUND, "the subvolume has no quota group");
+        return err_set(err, ABX_DATA_LOSS, "the subvolume has no quota group");
     *ret_bytes = bytes;
     return 0;
 }

@@ -72,11 +72,29 @@ void server_reply(struct engine *e, uint64_t conn, uint64_t seq, Abx__Ipc__Frame
     }
 }
 
+/* What is asked for is looked up before anything is done. A file that is missing in a step, or is there already, says
+ * nothing about the sandbox or the template of the request, however much its errno sounds like it. */
+static void judge_step(struct abx_err *err)
+{
+    switch (err->sys ? err->code : 0) {
+    case ABX_NOT_FOUND:
+    case ABX_ALREADY_EXISTS:
+    case ABX_INVALID_ARGUMENT:
+    case ABX_PERMISSION_DENIED:
+        err->code = ABX_INTERNAL;
+        break;
+    default:
+        break;
+    }
+}
+
 void server_reply_error(struct engine *e, uint64_t conn, uint64_t seq, const struct abx_err *err)
 {
     struct client *k = client_find(e, conn);
+    struct abx_err why = *err;
 
-    if (k && ipc_conn_reply_error(k->conn, seq, err, NULL) < 0)
+    judge_step(&why);
+    if (k && ipc_conn_reply_error(k->conn, seq, &why, NULL) < 0)
         ipc_conn_close(k->conn);
 }
 

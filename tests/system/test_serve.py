@@ -291,6 +291,24 @@ def test_a_stop_that_keeps_nothing_leaves_nothing(build_dir, base_template):
         assert service.start().request("POST", f"/sandboxes/{paused}/resume", {})[0] == 201
 
 
+def test_only_a_template_is_not_found(build_dir, base_template):
+    """A create that lacks some other file is the service's failure, and says which step it was."""
+    with Service(build_dir) as service:
+        service.kill(service.create()["sandboxID"])
+        [uppers] = [p for p in (service.data_dir / "pool/fs/uppers", service.data_dir / "pool/uppers") if p.exists()]
+        deadline, status = time.monotonic() + 30, 201
+        while status == 201:  # it was made in a slot that was not there yet
+            assert time.monotonic() < deadline
+            subprocess.run(["rm", "-rf", *uppers.iterdir()], check=True, timeout=30)
+            status, _, answer = service.request("POST", "/v2/sandboxes", {"templateID": "base"})
+        assert status == 500 and re.search(r"while starting: .*start.layers: clone the mount of '.*': No such file", answer["message"]), (status, answer)
+        status, _, answer = service.request("POST", "/v2/sandboxes", {"templateID": "bass"})
+        assert status == 404 and "template 'bass' not found" in answer["message"], (status, answer)
+        while (status := service.request("POST", "/v2/sandboxes", {"templateID": "base"})[0]) != 201:
+            assert status == 500 and time.monotonic() < deadline
+            time.sleep(0.05)
+
+
 @pytest.mark.parametrize("dies", ["test", "service"])
 def test_what_a_test_that_was_cut_off_leaves_is_removed(build_dir, base_template, dies):
     """The test kit itself: service.left_behind, service.clean_up."""
