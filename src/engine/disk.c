@@ -615,6 +615,53 @@ int disk_upper_clone(struct disk_pool *p, const char *from, const char *id, int 
     return r;
 }
 
+/* Does the upper bear the mark? Of a copy of one that does it is the mark of another change. */
+static bool has_mark(int upper_fd, const char *mark)
+{
+    char text[DISK_NAME_MAX + 2];
+    ssize_t n = readlinkat(upper_fd, "mark", text, sizeof text);
+
+    return n == (ssize_t)strlen(mark) && memcmp(text, mark, (size_t)n) == 0;
+}
+
+static int set_mark(struct disk_pool *p, const char *id, const char *mark, struct abx_err *err)
+{
+    _cleanup_(closep) int fd = -EBADF;
+    int r = open_upper(p, id, &fd, err);
+
+    if (r < 0)
+        return r;
+    if ((unlinkat(fd, "mark", 0) < 0 && errno != ENOENT) || symlinkat(mark, fd, "mark") < 0)
+        return err_sys(err, errno, "mark upper '%s'", id);
+    return 0;
+}
+
+int disk_upper_exchange(struct disk_pool *p, const char *id, const char *other, const char *mark,
+                        bool only_look, struct abx_err *err)
+{
+    _cleanup_(closep) int fd = -EBADF;
+    int r = check_id(mark, err);
+
+    if (r == 0)
+        r = check_alive(p, err);
+    if (r < 0)
+        return r;
+    /* A killed worker may still be in the call below: this one waits behind it, for the lock of the folder. */
+    (void)unlinkat(p->uppers_fd, mark, 0);
+    r = open_upper(p, id, &fd, err);
+    if (r < 0 || has_mark(fd, mark))
+        return r;
+    if (only_look)
+        return err_set(err, ABX_FAILED_PRECONDITION,
+                       "upper '%s' is in use, or there is none for its place", id);
+    r = disk_upper_check(p, other, err);
+    if (r == 0)
+        r = set_mark(p, other, mark, err);
+    if (r == 0 && renameat2(p->uppers_fd, other, p->uppers_fd, id, RENAME_EXCHANGE) < 0)
+        r = err_sys(err, errno, "exchange upper '%s' and '%s'", id, other);
+    return r;
+}
+
 int disk_pool_sync(struct disk_pool *p, struct abx_err *err)
 {
     int r = check_alive(p, err);

@@ -6,6 +6,8 @@
  *
  *     <pool>/uppers/<id>/{u,w}   <pool>/trash/<random>   <pool>/saved/<id>.<sandbox id> (saved.h)
  *
+ * An upper that has changed places with another one (disk_upper_exchange) also has a symbolic link `mark`.
+ *
  * <pool>, disk_pool_path(), is <data-dir>/pool/fs for an image (<data-dir>/pool/disk.img), else
  * <data-dir>/pool. Files of the image belong to host root with no mapping: sandboxes see them
  * through idmapped clones. Calls take a millisecond at most unless their comment says otherwise.
@@ -70,6 +72,11 @@ bool disk_pool_is_nearly_full(const struct disk_pool *p);
  * is stopped (ABORTED) when `stop_fd` is readable; -EBADF = never. */
 int disk_upper_clone(struct disk_pool *p, const char *from, const char *id, int stop_fd,
                      struct abx_err *err);
+/* The uppers `id` and `other` change places, whole or not at all, and the one that is `id` then bears `mark` (a file
+ * name's worth of text). Has no effect when `id` bears it already. With `only_look` it may not be done:
+ * FAILED_PRECONDITION unless it was. Mounts of either go on with what they had. */
+int disk_upper_exchange(struct disk_pool *p, const char *id, const char *other, const char *mark,
+                        bool only_look, struct abx_err *err);
 /* Everything that was written to the pool gets to the disk; takes as long as it takes. */
 int disk_pool_sync(struct disk_pool *p, struct abx_err *err);
 /* Is the upper there, whole as far as a look can tell? */

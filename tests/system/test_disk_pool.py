@@ -353,3 +353,77 @@ def test_a_folder_that_was_used_without_an_image_stays_one(instance, data):
         tool("upper-usage", "a")
     tool("remove-tree")
     tool.close()
+
+
+def change_places(tool, pool):
+    """Of a copy and what it was made of, changed meanwhile."""
+    tool("upper", "a", 40 * 1024)
+    (pool / "uppers/a/u/f").write_text("first")
+    tool("upper-clone", "a", "b")
+    (pool / "uppers/a/u/f").write_text("second")
+    read = lambda name: (pool / f"uppers/{name}/u/f").read_text()  # noqa: E731
+    with pytest.raises(ToolError, match="failed_precondition"):
+        tool("upper-exchange", "a", "b", "m1", 1)
+    assert (read("a"), read("b")) == ("second", "first")
+    for look in (0, 0, 1):  # once, however often it is asked for
+        tool("upper-exchange", "a", "b", "m1", look)
+        assert (read("a"), read("b")) == ("first", "second")
+    # A copy of what bears a mark bears another one's.
+    tool("upper-clone", "a", "c")
+    (pool / "uppers/c/u/f").write_text("third")
+    tool("upper-exchange", "a", "c", "m2", 0)
+    assert (read("a"), read("b"), read("c")) == ("third", "second", "first")
+    with pytest.raises(ToolError, match="failed_precondition"):
+        tool("upper-exchange", "a", "b", "m1", 1)
+    with pytest.raises(ToolError, match="No such file"):
+        tool("upper-exchange", "a", "none", "m3", 0)
+    # What is asked again when the other one is gone.
+    tool("trash", "c")
+    tool("upper-exchange", "a", "c", "m2", 0)
+    assert (read("a"), read("b")) == ("third", "second")
+    with pytest.raises(ToolError, match="can't be the name"):
+        tool("upper-exchange", "a", "b", "../m", 0)
+
+
+def test_uppers_change_places(disk):
+    change_places(disk, disk.pool)
+    disk("upper-limit", "a", 40 * 1024)
+    n, error = write_until_full(disk.pool / "uppers/a/u/x")
+    assert error in (28, 122) and 36 * MIB < n <= 41 * MIB
+
+
+def test_uppers_change_places_in_a_plain_folder(instance, data):
+    pool = data / "d/pool"
+    (pool / "uppers/x/u").mkdir(parents=True)
+    for path in (pool, pool / "uppers", pool / "uppers/x"):
+        path.chmod(0o700)
+    (data / "d").chmod(0o711)
+    tool = Tool(instance)
+    assert tool("pool", data / "d", 1024).startswith(f"plain {pool}")
+    change_places(tool, pool)
+    tool("remove-tree")
+    tool.close()
+
+
+def test_uppers_change_places_on_xfs(instance, data):
+    if not has_xfs_quota(data):
+        pytest.skip("no project quotas for xfs in this kernel")
+    tool = Tool(instance)
+    assert tool("pool", data / "host/d", 1024) == f"xfs {data}/host/d/pool"
+    change_places(tool, data / "host/d/pool")
+    tool("remove-tree")
+    tool.close()
+
+
+def test_a_mount_keeps_the_upper_that_it_had(disk, overlay):
+    (overlay / "f").write_text("old")
+    disk("upper", "b", 40 * 1024)
+    (disk.pool / "uppers/b/u/f").write_text("new")
+    disk("upper-exchange", "a", "b", "m", 0)
+    (overlay / "g").write_text("later")
+    assert (overlay / "f").read_text() == "old"
+    assert (disk.pool / "uppers/a/u/f").read_text() == "new" and not (disk.pool / "uppers/a/u/g").exists()
+    assert (disk.pool / "uppers/b/u/g").read_text() == "later"
+    assert write_until_full(overlay / "x")[1] in (28, 122)  # its limit, too
+    disk("trash", "b")
+    assert (overlay / "f").read_text() == "old"

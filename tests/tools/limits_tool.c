@@ -302,6 +302,18 @@ static int cmd_upper_usage(struct tool *t, char **arg, struct abx_err *err)
     return r;
 }
 
+/* upper-clone FROM ID */
+static int cmd_upper_clone(struct tool *t, char **arg, struct abx_err *err)
+{
+    return TIMED(t, disk_upper_clone(t->pool, arg[0], arg[1], -EBADF, err));
+}
+
+/* upper-exchange ID OTHER MARK LOOK */
+static int cmd_upper_exchange(struct tool *t, char **arg, struct abx_err *err)
+{
+    return TIMED(t, disk_upper_exchange(t->pool, arg[0], arg[1], arg[2], number(arg[3]) != 0, err));
+}
+
 static int cmd_trash(struct tool *t, char **arg, struct abx_err *err)
 {
     return TIMED(t, disk_upper_trash(t->pool, arg[0], err));
@@ -342,6 +354,8 @@ static const struct command commands[] = {
     { "upper", 2, cmd_upper },
     { "upper-limit", 2, cmd_upper_limit },
     { "upper-usage", 1, cmd_upper_usage },
+    { "upper-clone", 2, cmd_upper_clone },
+    { "upper-exchange", 4, cmd_upper_exchange },
     { "trash", 1, cmd_trash },
     { "empty", 0, cmd_empty },
     { "uppers", 0, cmd_uppers },
@@ -349,7 +363,7 @@ static const struct command commands[] = {
 };
 
 #define FIRST_OF_POOL 16 /* these need `pool` before */
-_Static_assert(ARRAY_SIZE(commands) == FIRST_OF_POOL + 7, "see above");
+_Static_assert(ARRAY_SIZE(commands) == FIRST_OF_POOL + 9, "see above");
 
 static int dispatch(struct tool *t, char *line, struct abx_err *err)
 {
