@@ -135,15 +135,15 @@ static void reply_info(struct api_request *rq)
     api_reply(
         rq, 200,
         json_pack(
-            "{s:s,s:s,s:s,s:[s,s],s:[s,s,s,s,s,s,s,s],s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}}",
+            "{s:s,s:s,s:s,s:[s,s],s:[s,s,s,s,s,s,s,s,s],s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}}",
             "release", ABX_VERSION, "envdVersion", E2B_ENVD_VERSION, "domain", rq->c->domain,
             "abxCodecs", "json", "proto", "features", "sandboxes", "idempotency", "metadata-filter",
-            "traffic-tokens", "events", "pause", "metrics", "logs", "limits", "cpuCount",
-            (json_int_t)l->cpu_count, "memoryMB", (json_int_t)l->memory_mb, "diskSizeMB",
-            (json_int_t)l->disk_mb, "maxCpuCount", (json_int_t)l->max_cpu_count, "maxMemoryMB",
-            (json_int_t)l->max_memory_mb, "maxDiskSizeMB", (json_int_t)l->max_disk_mb,
-            "maxTimeoutSeconds", (json_int_t)l->max_timeout_s, "maxSandboxes",
-            (json_int_t)rq->c->opts.max_sandboxes, "maxSnapshots",
+            "traffic-tokens", "events", "pause", "rollback", "metrics", "logs", "limits",
+            "cpuCount", (json_int_t)l->cpu_count, "memoryMB", (json_int_t)l->memory_mb,
+            "diskSizeMB", (json_int_t)l->disk_mb, "maxCpuCount", (json_int_t)l->max_cpu_count,
+            "maxMemoryMB", (json_int_t)l->max_memory_mb, "maxDiskSizeMB",
+            (json_int_t)l->max_disk_mb, "maxTimeoutSeconds", (json_int_t)l->max_timeout_s,
+            "maxSandboxes", (json_int_t)rq->c->opts.max_sandboxes, "maxSnapshots",
             (json_int_t)rq->c->opts.max_snapshots));
 }
 
@@ -176,6 +176,7 @@ static const struct route_row rows[] = {
     [ROUTE_SNAPSHOTS] = { SCOPE_SANDBOX_READ, false, false, false, api_snapshots },
     [ROUTE_TEMPLATE_DELETE] = { SCOPE_SANDBOX_WRITE, false, false, false, api_template_delete },
     [ROUTE_SANDBOX_FORK] = { SCOPE_SANDBOX_WRITE, true, true, false, api_fork },
+    [ROUTE_SANDBOX_ROLLBACK] = { SCOPE_SANDBOX_WRITE, true, true, false, api_rollback },
     [ROUTE_SANDBOX_LOGS] = { SCOPE_SANDBOX_READ, true, false, false, api_logs },
     [ROUTE_SANDBOX_LOGS_V2] = { SCOPE_SANDBOX_READ, true, false, true, api_logs },
     [ROUTE_SANDBOX_METRICS] = { SCOPE_SANDBOX_READ, true, false, false, api_usage },
@@ -399,6 +400,7 @@ void api_on_request(void *user, struct http_exchange *ex)
     case ROUTE_SNAPSHOTS:
     case ROUTE_TEMPLATE_DELETE:
     case ROUTE_SANDBOX_FORK:
+    case ROUTE_SANDBOX_ROLLBACK:
     case ROUTE_SANDBOX_LOGS:
     case ROUTE_SANDBOX_LOGS_V2:
     case ROUTE_SANDBOX_METRICS:

@@ -69,6 +69,7 @@ void api_snapshot(struct api_request *rq);
 void api_snapshots(struct api_request *rq);
 void api_template_delete(struct api_request *rq);
 void api_fork(struct api_request *rq);
+void api_rollback(struct api_request *rq);
 void api_logs(struct api_request *rq);
 void api_usage(struct api_request *rq);
 void api_usage_list(struct api_request *rq);

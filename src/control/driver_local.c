@@ -417,6 +417,37 @@ static int local_clone(struct driver *d, const char *sandbox_id, const char *new
     return send_call(c, &frame, FREEZE_TIMEOUT_MS, on_cloned, err);
 }
 
+static void on_exchanged(void *user, const struct abx_err *failure, const Abx__Ipc__Frame *reply,
+                         int *fds, size_t n_fds)
+{
+    struct call *c = user;
+    struct abx_err mem;
+
+    (void)fds;
+    (void)n_fds;
+    failure = judge(failure, reply, ABX__IPC__FRAME__BODY_EXCHANGE_REPLY, &mem);
+    c->done(c->user, failure ? 0 : reply->exchange_reply->us, failure);
+    free(c);
+}
+
+static int local_exchange(struct driver *d, const char *sandbox_id, const char *copy_id,
+                          bool is_synced, driver_done_fn done, void *user, struct abx_err *err)
+{
+    Abx__Ipc__Exchange exchange = ABX__IPC__EXCHANGE__INIT;
+    Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
+    struct call *c = call_new(local_of(d), user);
+
+    if (!c)
+        return err_oom(err);
+    c->done = done;
+    exchange.sandbox_id = text(sandbox_id);
+    exchange.copy_id = text(copy_id);
+    exchange.sync = is_synced;
+    frame.body_case = ABX__IPC__FRAME__BODY_EXCHANGE;
+    frame.exchange = &exchange;
+    return send_call(c, &frame, FREEZE_TIMEOUT_MS, on_exchanged, err);
+}
+
 static void on_listed(void *user, const struct abx_err *failure, const Abx__Ipc__Frame *reply,
                       int *fds, size_t n_fds)
 {
@@ -690,6 +721,7 @@ static const struct driver_ops local_ops = {
     .thaw = local_thaw,
     .stop = local_stop,
     .clone = local_clone,
+    .exchange = local_exchange,
     .list = local_list,
     .templates = local_templates,
     .audit = local_audit,

@@ -50,6 +50,21 @@ static void (*const actions[ACT_COUNT_])(struct sandbox *sb, const struct change
     [ACT_RESUME_ROW] = act_resume_row,
     [ACT_RESUMED] = act_resumed,
     [ACT_LATER] = act_later,
+    [ACT_FETCH] = act_fetch,
+    [ACT_CLEAR] = act_clear,
+    [ACT_HALT] = act_halt,
+    [ACT_NOTE] = act_note,
+    [ACT_EXCHANGE] = act_exchange,
+    [ACT_END] = act_end,
+    [ACT_RESTART] = act_restart,
+    [ACT_RESTART_AGAIN] = act_restart_again,
+    [ACT_RESTART_FAILED] = act_restart_failed,
+    [ACT_SETTLE] = act_settle,
+    [ACT_PARK] = act_park,
+    [ACT_ROLLED_BACK] = act_rolled_back,
+    [ACT_PARKED] = act_parked,
+    [ACT_ROLLBACK_FAILED] = act_rollback_failed,
+    [ACT_ROLLBACK_UNDO] = act_rollback_undo,
     [ACT_KILLED] = act_killed,
     [ACT_KILL_FAILED] = act_kill_failed,
     [ACT_KILL_AGAIN] = act_kill_again,
@@ -114,7 +129,8 @@ void lifecycle_on_timer(uv_timer_t *t)
 {
     struct sandbox *sb = container_of(t, struct sandbox, timer);
 
-    bool is_time = sb->state == SANDBOX_RUNNING || sb->state == SANDBOX_DRAINING;
+    bool is_time = sb->state == SANDBOX_RUNNING || sb->state == SANDBOX_DRAINING ||
+                   sb->state == SANDBOX_CLEARING;
 
     lifecycle_fire(sb, is_time ? EV_EXPIRED : EV_RETRY, &(struct change){ 0 });
 }

@@ -70,7 +70,13 @@ struct sandbox {
     uint32_t
         driver_us; /* how long the driver took for its last freeze, thaw or copy (then: frozen) */
     uint64_t call; /* number of the call that this state waits for, 0 = none */
-    int64_t end_before_ms;   /* pausing: in case it fails */
+    int64_t end_before_ms; /* pausing: in case it fails */
+    /* Rolling back: the files to go to, kept (empty: it is not); the snapshot that they are of. */
+    char rollback_copy[SANDBOX_ID_SIZE], rollback_to[SANDBOX_ID_SIZE];
+    uint64_t due_ms;         /* rolling back: its end by the loop's clock; 0 = as end_ms says */
+    int64_t t_restart_ns;    /* rolling back: when it was to start for the first time */
+    bool is_again;           /* rolling back: what the driver has of its processes is not known */
+    bool has_no_start;       /* rolling back: it could not be started */
     enum driver_state there; /* as the driver last said */
     struct sandbox_usage usage;
     char *answer; /* body for the creators, made when the row becomes running */
@@ -139,7 +145,8 @@ struct sandbox_request {
     bool must_be_healthy; /* EV_PAUSE: refused with BUSY unless its guest answers that it is well */
     size_t max_active;    /* what starts again counts: as in sandbox_spec */
     bool is_snapshot;     /* EV_COPY: not for a fork; words of the refusal */
-    char copy_id[SANDBOX_ID_SIZE]; /* EV_COPY: of the copy, in lifecycle_keep */
+    char copy_id[SANDBOX_ID_SIZE];     /* EV_COPY: of the copy, in lifecycle_keep */
+    char snapshot_id[SANDBOX_ID_SIZE]; /* EV_ROLLBACK */
     /* EV_NETWORK, EV_RESUME: members of its configuration that are replaced, null = removed; the others stay. NULL = all stay.
      * Referenced. */
     json_t *config;
@@ -198,6 +205,7 @@ int lifecycle_request(struct lifecycle *l, const char *id, const struct sandbox_
 struct sandbox *lifecycle_find(const struct lifecycle *l, const char *id);
 /* `id` is known to the driver and no sandbox: a comparison leaves it alone. */
 int lifecycle_keep(struct lifecycle *l, const char *id, struct abx_err *err);
+bool lifecycle_is_kept(const struct lifecycle *l, const char *id);
 /* It is not kept any more: the driver removes it, now or after a comparison. */
 void lifecycle_unkeep(struct lifecycle *l, const char *id);
 /* Does it pause when its time is over, and does traffic wake it then? */

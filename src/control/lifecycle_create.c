@@ -122,13 +122,17 @@ int lifecycle_start(struct sandbox *sb, struct abx_err *err)
         .envs = sb->envs,
         .n_envs = sb->n_envs,
         .request_id = sb->request_id,
-        .is_resume = sb->state == SANDBOX_WAKING || sb->clone_of[0] != '\0',
+        .is_resume = sb->state == SANDBOX_WAKING || sb->state == SANDBOX_RESTARTING ||
+                     sb->clone_of[0] != '\0',
     };
     int r;
 
     if (sb->is_secure)
         access_token_make(sb->lifecycle->opts.seed, sb->id, token);
-    r = fault_at(sb->state == SANDBOX_WAKING ? "resume.start" : "create.start", err);
+    r = fault_at(sb->state == SANDBOX_WAKING       ? "resume.start"
+                 : sb->state == SANDBOX_RESTARTING ? "rollback.start"
+                                                   : "create.start",
+                 err);
     if (r == 0)
         r = d->ops->create(d, &req, on_started, sb, err);
     sb->has_start = r == 0;
@@ -342,7 +346,7 @@ static void on_started(void *user, const struct driver_created *created,
     if (sb->state == SANDBOX_KILLING)
         lifecycle_fire(sb, EV_START_ENDED, &c);
     else
-        lifecycle_fire(sb, failure ? EV_FAILED : EV_DONE, &c);
+        lifecycle_fire(sb, lifecycle_outcome(sb, failure), &c);
 }
 
 static void on_committed(void *user, const struct abx_err *failure)

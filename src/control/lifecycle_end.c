@@ -113,6 +113,7 @@ void lifecycle_end(struct sandbox *sb, enum sandbox_state from, const char *reas
     if (fault_at("kill.note", NULL) == 0)
         (void)store_sandbox_killing(l->opts.store, &row, answer, NULL);
     sandbox_forget_envs(sb); /* the row borrows from it */
+    rollback_forget(sb);
     lifecycle_refuse_all(sb);
     sb->is_told = !was_visible || !l->opts.on_drop(l->opts.user, sb);
     if (!sb->is_killed)
@@ -399,7 +400,8 @@ void lifecycle_stopped(struct lifecycle *l)
     while (sb) {
         struct sandbox *next = sb->next;
 
-        if (sb->state >= SANDBOX_RUNNING && sb->state <= SANDBOX_DRAINING)
+        if ((sb->state >= SANDBOX_RUNNING && sb->state <= SANDBOX_DRAINING) ||
+            sb->state == SANDBOX_FETCHING || sb->state == SANDBOX_CLEARING)
             lifecycle_fire(sb, EV_DIED, &(struct change){ .reason = "stopped" });
         sb = next;
     }

@@ -133,6 +133,50 @@ void act_later(struct sandbox *sb, const struct change *c);
 /* Its processes are gone, its files are there: paused without memory from now on. */
 void lifecycle_demote(struct sandbox *sb);
 
+/* The gateways hold its requests, with a deadline. `point`: the step's name (base/fault.h). */
+void lifecycle_hold(struct sandbox *sb, const char *point);
+/* What the driver lacks (files, the template) is not what the client asked for: that is there. */
+void driver_trouble(struct abx_err *err);
+
+/* One call to driver or store for the state that the sandbox is in; what comes too late finds nothing. */
+struct call {
+    struct lifecycle *lifecycle;
+    uint64_t number;
+    char id[SANDBOX_ID_SIZE];
+};
+/* NULL when out of memory. It goes with one call that is made, whose completion is one of those below or calls call_ended. */
+struct call *call_new(struct sandbox *sb, struct abx_err *err);
+void call_on_driver(void *user, uint32_t us, const struct abx_err *failure);
+void call_on_store(void *user, const struct abx_err *failure);
+/* Frees it and tells the sandbox, if that still waits for it. */
+void call_ended(struct call *c, const struct abx_err *failure);
+/* The call could not be made. */
+void call_failed(struct sandbox *sb, struct call *c, const struct abx_err *why);
+
+/* --- lifecycle_rollback.c --- */
+void act_fetch(struct sandbox *sb, const struct change *c);
+void act_clear(struct sandbox *sb, const struct change *c);
+void act_halt(struct sandbox *sb, const struct change *c);
+void act_note(struct sandbox *sb, const struct change *c);
+void act_exchange(struct sandbox *sb, const struct change *c);
+void act_end(struct sandbox *sb, const struct change *c);
+void act_restart(struct sandbox *sb, const struct change *c);
+void act_restart_again(struct sandbox *sb, const struct change *c);
+void act_restart_failed(struct sandbox *sb, const struct change *c);
+void act_settle(struct sandbox *sb, const struct change *c);
+void act_park(struct sandbox *sb, const struct change *c);
+void act_rolled_back(struct sandbox *sb, const struct change *c);
+void act_parked(struct sandbox *sb, const struct change *c);
+void act_rollback_failed(struct sandbox *sb, const struct change *c);
+void act_rollback_undo(struct sandbox *sb, const struct change *c);
+/* Which event the end of a call is: EV_DONE for no failure. */
+enum lifecycle_event lifecycle_outcome(const struct sandbox *sb, const struct abx_err *failure);
+/* The row says that it is on its way to a snapshot: it goes on with that once the driver is up. Of one that is not, or is
+ * being killed, what the row says is dropped. */
+void rollback_load(struct sandbox *sb);
+/* It goes nowhere any more: what it was to get is removed, if there is something. */
+void rollback_forget(struct sandbox *sb);
+
 /* --- lifecycle_request.c --- */
 void act_refuse(struct sandbox *sb, const struct change *c);
 void act_extend(struct sandbox *sb, const struct change *c);

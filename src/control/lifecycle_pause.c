@@ -22,14 +22,7 @@ static const struct change no_change;
 
 /* --- calls --------------------------------------------------------------------------------------- */
 
-/* One to driver or store for the state that the sandbox is in; what comes too late finds nothing. */
-struct call {
-    struct lifecycle *lifecycle;
-    uint64_t number;
-    char id[SANDBOX_ID_SIZE];
-};
-
-static struct call *call_new(struct sandbox *sb, struct abx_err *err)
+struct call *call_new(struct sandbox *sb, struct abx_err *err)
 {
     struct call *c = calloc(1, sizeof(*c));
 
@@ -43,7 +36,7 @@ static struct call *call_new(struct sandbox *sb, struct abx_err *err)
     return c;
 }
 
-static void call_ended(struct call *c, const struct abx_err *failure)
+void call_ended(struct call *c, const struct abx_err *failure)
 {
     struct sandbox *sb = lifecycle_find(c->lifecycle, c->id);
     uint64_t number = c->number;
@@ -52,10 +45,10 @@ static void call_ended(struct call *c, const struct abx_err *failure)
     if (!sb || sb->call != number)
         return;
     sb->call = 0;
-    lifecycle_fire(sb, failure ? EV_FAILED : EV_DONE, &(struct change){ .failure = failure });
+    lifecycle_fire(sb, lifecycle_outcome(sb, failure), &(struct change){ .failure = failure });
 }
 
-static void on_driver(void *user, uint32_t us, const struct abx_err *failure)
+void call_on_driver(void *user, uint32_t us, const struct abx_err *failure)
 {
     const struct call *c = user;
     struct sandbox *sb = lifecycle_find(c->lifecycle, c->id);
@@ -66,13 +59,12 @@ static void on_driver(void *user, uint32_t us, const struct abx_err *failure)
 }
 
 /* Of the store, and of a check. */
-static void on_store(void *user, const struct abx_err *failure)
+void call_on_store(void *user, const struct abx_err *failure)
 {
     call_ended(user, failure);
 }
 
-/* The call could not be made. */
-static void call_failed(struct sandbox *sb, struct call *c, const struct abx_err *why)
+void call_failed(struct sandbox *sb, struct call *c, const struct abx_err *why)
 {
     free(c);
     sb->call = 0;
@@ -98,16 +90,16 @@ static void call_driver(struct sandbox *sb, enum driver_call what)
     if (r == 0) {
         switch (what) {
         case CALL_FREEZE:
-            r = d->ops->freeze(d, sb->id, !sb->keeps_memory, on_driver, c, &err);
+            r = d->ops->freeze(d, sb->id, !sb->keeps_memory, call_on_driver, c, &err);
             break;
         case CALL_THAW:
-            r = d->ops->thaw(d, sb->id, on_driver, c, &err);
+            r = d->ops->thaw(d, sb->id, call_on_driver, c, &err);
             break;
         case CALL_COPY:
-            r = d->ops->clone(d, sb->id, sb->operation->request.copy_id, on_driver, c, &err);
+            r = d->ops->clone(d, sb->id, sb->operation->request.copy_id, call_on_driver, c, &err);
             break;
         case CALL_STOP:
-            r = d->ops->stop(d, sb->id, on_driver, c, &err);
+            r = d->ops->stop(d, sb->id, call_on_driver, c, &err);
             break;
         }
     }
@@ -132,8 +124,7 @@ static char *event_data(const struct sandbox *sb, const char *reason)
     return buf_append_str(&b, "}") == BUF_OK && buf_cstr(&b) ? strdup(buf_cstr(&b)) : NULL;
 }
 
-/* What the driver lacks (files, the template) is not what the client asked for: that is there. */
-static void driver_trouble(struct abx_err *err)
+void driver_trouble(struct abx_err *err)
 {
     bool may_pass = err->code == ABX_RESOURCE_EXHAUSTED || err->code == ABX_UNAVAILABLE ||
                     err->code == ABX_DEADLINE_EXCEEDED || err->reason == ABX_REASON_CONFLICT;
@@ -163,7 +154,7 @@ void act_check(struct sandbox *sb, const struct change *c)
     call = call_new(sb, &err);
     r = call ? fault_at("pause.check", &err) : err.code;
     if (r == 0)
-        r = o->on_check ? o->on_check(o->user, sb, on_store, call, &err)
+        r = o->on_check ? o->on_check(o->user, sb, call_on_store, call, &err)
                         : err_set(&err, ABX_UNAVAILABLE, "nobody can ask it");
     if (r < 0)
         call_failed(sb, call, &err);
@@ -179,18 +170,23 @@ void act_unhealthy(struct sandbox *sb, const struct change *c)
     operation_end(sb, 0, &err);
 }
 
-void act_drain(struct sandbox *sb, const struct change *c)
+void lifecycle_hold(struct sandbox *sb, const char *point)
 {
     struct lifecycle *l = sb->lifecycle;
 
+    (void)uv_timer_start(&sb->timer, lifecycle_on_timer, HOLD_MS, 0);
+    if (fault_at(point, NULL) == 0 && !l->opts.on_hold(l->opts.user, sb))
+        lifecycle_fire(sb, EV_HELD, &no_change);
+}
+
+void act_drain(struct sandbox *sb, const struct change *c)
+{
     (void)c;
     if (!sb->operation->request.must_be_healthy)
         lifecycle_stages_begin(sb); /* without what was no check */
     sb->keeps_memory = !sb->operation->request.drops_memory;
     sb->end_before_ms = sb->end_ms;
-    (void)uv_timer_start(&sb->timer, lifecycle_on_timer, HOLD_MS, 0);
-    if (fault_at("pause.drain", NULL) == 0 && !l->opts.on_hold(l->opts.user, sb))
-        lifecycle_fire(sb, EV_HELD, &no_change);
+    lifecycle_hold(sb, "pause.drain");
 }
 
 void act_freeze(struct sandbox *sb, const struct change *c)
@@ -219,7 +215,7 @@ void act_save(struct sandbox *sb, const struct change *c)
     sb->end_ms = event.time_ms; /* of a paused one: since when */
     row = sandbox_row(sb, "paused");
     if (r == 0)
-        r = store_sandbox_pause(sb->lifecycle->opts.store, &row, &event, on_store, call, &err);
+        r = store_sandbox_pause(sb->lifecycle->opts.store, &row, &event, call_on_store, call, &err);
     if (r < 0)
         call_failed(sb, call, &err);
 }
@@ -497,7 +493,8 @@ void act_resume_row(struct sandbox *sb, const struct change *c)
         r = operation_configure(sb, sb->operation, &config, &err);
     row.config = config; /* what is not changed may be on its way to be */
     if (r == 0)
-        r = store_sandbox_run(sb->lifecycle->opts.store, &row, NULL, &event, on_store, call, &err);
+        r = store_sandbox_run(sb->lifecycle->opts.store, &row, NULL, &event, call_on_store, call,
+                              &err);
     if (r < 0)
         call_failed(sb, call, &err);
 }

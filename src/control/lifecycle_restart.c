@@ -42,9 +42,13 @@ static struct kept **kept_at(struct lifecycle *l, const char *id)
     return at;
 }
 
-static bool kept_find(struct lifecycle *l, const char *id)
+bool lifecycle_is_kept(const struct lifecycle *l, const char *id)
 {
-    return *kept_at(l, id) != NULL;
+    const struct kept *k = l->kept;
+
+    while (k && strcmp(k->id, id) != 0)
+        k = k->next;
+    return k != NULL;
 }
 
 int lifecycle_keep(struct lifecycle *l, const char *id, struct abx_err *err)
@@ -75,7 +79,9 @@ void lifecycle_unkeep(struct lifecycle *l, const char *id)
 
     if (k)
         *at = k->next;
-    if (d->ops->kill(d, id, "", on_let_go, NULL, &err) < 0)
+    if (!d)
+        (void)err_set(&err, ABX_UNAVAILABLE, "there is no driver yet");
+    if (!d || d->ops->kill(d, id, "", on_let_go, NULL, &err) < 0)
         log_err("a copy cannot be removed yet", &err);
     free(k);
 }
@@ -186,7 +192,7 @@ static void on_listed(void *user, const struct driver_sandbox *list, size_t n, b
         if (sb) {
             sb->seen = c->generation;
             sb->there = list[i].state;
-        } else if (!kept_find(c->l, list[i].id)) {
+        } else if (!lifecycle_is_kept(c->l, list[i].id)) {
             kill_stranger(c->l, list[i].id);
         }
     }
@@ -246,6 +252,8 @@ static void load_row(void *user, const struct store_sandbox *row)
         sb->state = SANDBOX_RUNNING;
     else if (strcmp(row->state, "paused") == 0)
         sb->state = SANDBOX_PAUSED;
+    if (sb->rollback_copy[0])
+        rollback_load(sb);
 }
 
 int lifecycle_load(struct lifecycle *l, struct abx_err *err)
@@ -259,7 +267,7 @@ int lifecycle_load(struct lifecycle *l, struct abx_err *err)
             sb->wants_kill = false;
             (void)uv_timer_start(&sb->timer, lifecycle_on_timer,
                                  (uint64_t)MAX(sb->end_ms - now, INT64_C(0)), 0);
-        } else if (sb->state == SANDBOX_PAUSED) {
+        } else if (sb->state == SANDBOX_PAUSED || sb->rollback_copy[0]) {
             sb->wants_kill = false;
         } else {
             /* creating: nobody was told of it, a repeated request starts afresh. killing: someone

@@ -9,13 +9,14 @@
 /* Clients do not know of it: not yet, or not any more. */
 #define UNKNOWN_TO_CLIENTS(state)                                                                  \
     [EV_PAUSE] = ANSWERS(state, REFUSE, 404), [EV_RESUME] = ANSWERS(state, REFUSE, 404),           \
-    [EV_COPY] = ANSWERS(state, REFUSE, 404), [EV_EXTEND] = ANSWERS(state, REFUSE, 404),            \
-    [EV_NETWORK] = ANSWERS(state, REFUSE, 404), [EV_REFRESH] = ANSWERS(state, REFUSE, 404)
+    [EV_COPY] = ANSWERS(state, REFUSE, 404), [EV_ROLLBACK] = ANSWERS(state, REFUSE, 404),          \
+    [EV_EXTEND] = ANSWERS(state, REFUSE, 404), [EV_NETWORK] = ANSWERS(state, REFUSE, 404),         \
+    [EV_REFRESH] = ANSWERS(state, REFUSE, 404)
 /* One request after the other. */
 #define REQUESTS_WAIT(state)                                                                       \
     [EV_PAUSE] = TO(state, WAIT), [EV_RESUME] = TO(state, WAIT), [EV_COPY] = TO(state, WAIT),      \
-    [EV_CONNECT] = TO(state, WAIT), [EV_EXTEND] = TO(state, WAIT), [EV_NETWORK] = TO(state, WAIT), \
-    [EV_REFRESH] = TO(state, WAIT)
+    [EV_ROLLBACK] = TO(state, WAIT), [EV_CONNECT] = TO(state, WAIT),                               \
+    [EV_EXTEND] = TO(state, WAIT), [EV_NETWORK] = TO(state, WAIT), [EV_REFRESH] = TO(state, WAIT)
 /* What means nothing in a state. */
 #define IGNORES(state)                                                                             \
     [EV_EXPIRED] = TO(state, IGNORE), [EV_FROZEN] = TO(state, IGNORE),                             \
@@ -57,6 +58,7 @@ static const struct machine_cell cells[SANDBOX_STATES_][EV_COUNT_] = {
         [EV_PAUSE] = ANSWERS(CHECKING, CHECK, 204),
         [EV_RESUME] = ANSWERS(RUNNING, REFUSE, 409),
         [EV_COPY] = ANSWERS(COPYING, COPY, 201),
+        [EV_ROLLBACK] = ANSWERS(FETCHING, FETCH, 200),
         [EV_CONNECT] = ANSWERS(RUNNING, EXTEND, 200),
         [EV_EXTEND] = ANSWERS(RUNNING, EXTEND, 204),
         [EV_NETWORK] = ANSWERS(RUNNING, CONFIGURE, 204),
@@ -121,6 +123,7 @@ static const struct machine_cell cells[SANDBOX_STATES_][EV_COUNT_] = {
         [EV_PAUSE] = ANSWERS(PAUSED, REFUSE, 409),
         [EV_RESUME] = ANSWERS(WAKING, WAKE, 201),
         [EV_COPY] = ANSWERS(PAUSED, REFUSE, 409),
+        [EV_ROLLBACK] = ANSWERS(FETCHING_PAUSED, FETCH, 200),
         [EV_CONNECT] = ANSWERS(WAKING, WAKE, 201),
         [EV_EXTEND] = ANSWERS(PAUSED, REFUSE, 404),
         [EV_NETWORK] = ANSWERS(PAUSED, CONFIGURE, 204),
@@ -154,6 +157,116 @@ static const struct machine_cell cells[SANDBOX_STATES_][EV_COUNT_] = {
         ENDS,
         IGNORES(THAWING),
         [EV_RETRY] = TO(THAWING, THAW),
+    },
+    [SANDBOX_FETCHING] = {
+        [EV_DONE] = TO(CLEARING, CLEAR),
+        [EV_FAILED] = TO(RUNNING, ROLLBACK_FAILED),
+        REQUESTS_WAIT(FETCHING),
+        ENDS,
+        IGNORES(FETCHING),
+        [EV_RETRY] = TO(FETCHING, LATER), /* its time is over: when it runs again, or still */
+    },
+    [SANDBOX_CLEARING] = {
+        REQUESTS_WAIT(CLEARING),
+        ENDS,
+        [EV_FROZEN] = TO(CLEARING, IGNORE),
+        [EV_TOLD] = TO(CLEARING, IGNORE),
+        [EV_HELD] = TO(HALTING, HALT),
+        [EV_EXPIRED] = TO(HALTING, HALT), /* the time for gateways is over */
+        [EV_RETRY] = TO(CLEARING, IGNORE),
+    },
+    [SANDBOX_HALTING] = {
+        [EV_DONE] = TO(NOTING, NOTE),
+        [EV_FAILED] = TO(THAWING, ROLLBACK_UNDO),
+        REQUESTS_WAIT(HALTING),
+        ENDS,
+        IGNORES(HALTING),
+        [EV_RETRY] = TO(HALTING, IGNORE),
+    },
+    [SANDBOX_NOTING] = {
+        [EV_DONE] = TO(EXCHANGING, EXCHANGE),
+        [EV_FAILED] = TO(THAWING, ROLLBACK_UNDO),
+        REQUESTS_WAIT(NOTING),
+        ENDS,
+        IGNORES(NOTING),
+        [EV_RETRY] = TO(NOTING, IGNORE),
+    },
+    [SANDBOX_EXCHANGING] = {
+        [EV_DONE] = TO(ENDING, END),
+        [EV_FAILED] = TO(EXCHANGING, LATER), /* it may have been done */
+        [EV_REFUSED] = TO(THAWING, ROLLBACK_UNDO),
+        REQUESTS_WAIT(EXCHANGING),
+        ENDS,
+        IGNORES(EXCHANGING),
+        [EV_RETRY] = TO(EXCHANGING, EXCHANGE),
+    },
+    [SANDBOX_ENDING] = {
+        [EV_DONE] = TO(RESTARTING, RESTART),
+        [EV_FAILED] = TO(ENDING, LATER),
+        REQUESTS_WAIT(ENDING),
+        ENDS,
+        IGNORES(ENDING),
+        [EV_RETRY] = TO(ENDING, END),
+    },
+    [SANDBOX_RESTARTING] = {
+        [EV_DONE] = TO(SETTLING, SETTLE),
+        [EV_FAILED] = TO(ENDING, RESTART_AGAIN), /* some of it may be there */
+        [EV_REFUSED] = TO(PARKING, RESTART_FAILED),
+        REQUESTS_WAIT(RESTARTING),
+        [EV_KILL] = ANSWERS(KILLING, KILL_STARTING, 204),
+        [EV_DIED] = TO(KILLING, DIED),
+        IGNORES(RESTARTING),
+        [EV_RETRY] = TO(RESTARTING, IGNORE),
+    },
+    [SANDBOX_SETTLING] = {
+        [EV_DONE] = TO(RUNNING, ROLLED_BACK),
+        /* It runs; a row that still says where it goes would start it once more after a crash. */
+        [EV_FAILED] = TO(RUNNING, ROLLED_BACK),
+        REQUESTS_WAIT(SETTLING),
+        ENDS,
+        IGNORES(SETTLING),
+        [EV_RETRY] = TO(SETTLING, IGNORE),
+    },
+    [SANDBOX_FETCHING_PAUSED] = {
+        [EV_DONE] = TO(NOTING_PAUSED, NOTE),
+        [EV_FAILED] = TO(PAUSED, ROLLBACK_FAILED),
+        REQUESTS_WAIT(FETCHING_PAUSED),
+        ENDS,
+        IGNORES(FETCHING_PAUSED),
+        [EV_RETRY] = TO(FETCHING_PAUSED, IGNORE),
+    },
+    [SANDBOX_NOTING_PAUSED] = {
+        [EV_DONE] = TO(EXCHANGING_PAUSED, EXCHANGE),
+        [EV_FAILED] = TO(PAUSED, ROLLBACK_FAILED),
+        REQUESTS_WAIT(NOTING_PAUSED),
+        ENDS,
+        IGNORES(NOTING_PAUSED),
+        [EV_RETRY] = TO(NOTING_PAUSED, IGNORE),
+    },
+    [SANDBOX_EXCHANGING_PAUSED] = {
+        [EV_DONE] = TO(ENDING_PAUSED, END),
+        [EV_FAILED] = TO(EXCHANGING_PAUSED, LATER),
+        [EV_REFUSED] = TO(PAUSED, ROLLBACK_FAILED),
+        REQUESTS_WAIT(EXCHANGING_PAUSED),
+        ENDS,
+        IGNORES(EXCHANGING_PAUSED),
+        [EV_RETRY] = TO(EXCHANGING_PAUSED, EXCHANGE),
+    },
+    [SANDBOX_ENDING_PAUSED] = {
+        [EV_DONE] = TO(PARKING, PARK),
+        [EV_FAILED] = TO(ENDING_PAUSED, LATER),
+        REQUESTS_WAIT(ENDING_PAUSED),
+        ENDS,
+        IGNORES(ENDING_PAUSED),
+        [EV_RETRY] = TO(ENDING_PAUSED, END),
+    },
+    [SANDBOX_PARKING] = {
+        [EV_DONE] = TO(PAUSED, PARKED),
+        [EV_FAILED] = TO(PARKING, LATER),
+        REQUESTS_WAIT(PARKING),
+        ENDS,
+        IGNORES(PARKING),
+        [EV_RETRY] = TO(PARKING, PARK),
     },
     [SANDBOX_KILLING] = {
         [EV_DONE] = TO(KILLING, KILLED),
@@ -197,6 +310,19 @@ static const struct machine_state states[SANDBOX_STATES_] = {
     [SANDBOX_WAKING] = { "waking", "paused", "paused", true, EXIT_CALL },
     [SANDBOX_RESUMING] = { "resuming", "paused", "paused", true, EXIT_CALL },
     [SANDBOX_THAWING] = { "thawing", "running", "running", true, EXIT_TIMER },
+    [SANDBOX_FETCHING] = { "fetching", "running", "running", true, EXIT_CALL },
+    [SANDBOX_CLEARING] = { "clearing", "running", "running", true, EXIT_TIMER },
+    [SANDBOX_HALTING] = { "halting", "running", "running", true, EXIT_CALL },
+    [SANDBOX_NOTING] = { "noting", "running", "running", true, EXIT_CALL },
+    [SANDBOX_EXCHANGING] = { "exchanging", "running", "running", true, EXIT_TIMER },
+    [SANDBOX_ENDING] = { "ending", "running", "running", true, EXIT_TIMER },
+    [SANDBOX_RESTARTING] = { "restarting", "running", "running", true, EXIT_CALL },
+    [SANDBOX_SETTLING] = { "settling", "running", "running", true, EXIT_CALL },
+    [SANDBOX_FETCHING_PAUSED] = { "fetching-paused", "paused", "paused", false, EXIT_CALL },
+    [SANDBOX_NOTING_PAUSED] = { "noting-paused", "paused", "paused", false, EXIT_CALL },
+    [SANDBOX_EXCHANGING_PAUSED] = { "exchanging-paused", "paused", "paused", false, EXIT_TIMER },
+    [SANDBOX_ENDING_PAUSED] = { "ending-paused", "paused", "paused", false, EXIT_TIMER },
+    [SANDBOX_PARKING] = { "parking", "paused", "paused", false, EXIT_TIMER },
     [SANDBOX_KILLING] = { "killing", "killing", NULL, false, EXIT_TIMER },
     [SANDBOX_REMOVING] = { "removing", "killing", NULL, false, EXIT_TIMER },
     [SANDBOX_GONE] = { "gone", NULL, NULL, false, EXIT_END },

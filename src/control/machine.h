@@ -1,7 +1,7 @@
 /* machine.h - the life of a sandbox as a table: state x event -> next state, action, HTTP answer.
  *
  * Pure: no I/O, no memory. lifecycle.c moves a sandbox along it; the actions are in lifecycle_create.c,
- * lifecycle_end.c, lifecycle_pause.c and lifecycle_request.c. Facts about answers: e2b.md 1.4.
+ * lifecycle_end.c, lifecycle_pause.c, lifecycle_rollback.c and lifecycle_request.c. Facts about answers: e2b.md 1.4.
  *
  * Rules that the unit test holds for every cell: a kill is possible in each state and leads to its end;
  * each state but the two at rest has a call under way with a deadline, or a timer; a request that comes
@@ -25,7 +25,21 @@ enum sandbox_state {
     SANDBOX_PAUSED,
     SANDBOX_WAKING,   /* resuming: the driver thaws, or starts anew with the kept files */
     SANDBOX_RESUMING, /* resuming: the row is becoming `running` */
-    SANDBOX_THAWING,  /* a pause failed: back to running */
+    SANDBOX_THAWING,  /* a pause or a rollback failed: back to running */
+    /* Rolling back, to the files of a snapshot. */
+    SANDBOX_FETCHING,   /* the driver copies them, beside those of the sandbox, which runs */
+    SANDBOX_CLEARING,   /* as DRAINING */
+    SANDBOX_HALTING,    /* the driver freezes */
+    SANDBOX_NOTING,     /* the row says where it goes; from then on a restart goes there, too */
+    SANDBOX_EXCHANGING, /* the driver exchanges the files */
+    SANDBOX_ENDING,     /* the driver ends the processes, which have the old ones */
+    SANDBOX_RESTARTING, /* it starts anew */
+    SANDBOX_SETTLING,   /* the row says that it runs */
+    SANDBOX_FETCHING_PAUSED, /* the same with one that is paused and stays so */
+    SANDBOX_NOTING_PAUSED,
+    SANDBOX_EXCHANGING_PAUSED,
+    SANDBOX_ENDING_PAUSED,
+    SANDBOX_PARKING,  /* the row says that it is paused: it was, or could not be started */
     SANDBOX_KILLING,  /* the driver kills, gateways drop it */
     SANDBOX_REMOVING, /* nothing of it is left but the row */
     SANDBOX_GONE,     /* out of the table */
@@ -33,12 +47,14 @@ enum sandbox_state {
 };
 
 enum lifecycle_event {
-    EV_DONE,   /* the state's own call succeeded */
-    EV_FAILED, /* it failed */
+    EV_DONE,    /* the state's own call succeeded */
+    EV_FAILED,  /* it failed */
+    EV_REFUSED, /* it failed and will fail again, where that makes a difference */
     /* Requests, one at a time for each sandbox. */
     EV_PAUSE,
     EV_RESUME,
-    EV_COPY, /* its files as they are, for a fork */
+    EV_COPY,     /* its files as they are, for a fork */
+    EV_ROLLBACK, /* its files as a snapshot has them */
     EV_CONNECT,
     EV_EXTEND,  /* sets the time of its end */
     EV_NETWORK, /* sets what it may reach */
@@ -92,6 +108,21 @@ enum lifecycle_action {
     ACT_RESUME_ROW,
     ACT_RESUMED,
     ACT_LATER, /* tries again by timer */
+    ACT_FETCH,
+    ACT_CLEAR,
+    ACT_HALT,
+    ACT_NOTE,
+    ACT_EXCHANGE,
+    ACT_END,
+    ACT_RESTART,
+    ACT_RESTART_AGAIN,
+    ACT_RESTART_FAILED, /* answers, then parks */
+    ACT_SETTLE,
+    ACT_PARK,
+    ACT_ROLLED_BACK,
+    ACT_PARKED,
+    ACT_ROLLBACK_FAILED, /* it is as before */
+    ACT_ROLLBACK_UNDO,   /* answers, then thaws */
     ACT_KILLED,
     ACT_KILL_FAILED,
     ACT_KILL_AGAIN,

@@ -333,7 +333,9 @@ int sandbox_from_row(struct sandbox *sb, const struct store_sandbox *row, struct
         !copy(sb->digest, sizeof sb->digest, row->digest) ||
         !copy(sb->alias, sizeof sb->alias, row->alias) ||
         !copy(sb->execution_id, sizeof sb->execution_id, row->execution_id) ||
-        !copy(sb->idempotency_key, sizeof sb->idempotency_key, row->idempotency_key))
+        !copy(sb->idempotency_key, sizeof sb->idempotency_key, row->idempotency_key) ||
+        !copy(sb->rollback_copy, sizeof sb->rollback_copy, row->rollback_copy) ||
+        !copy(sb->rollback_to, sizeof sb->rollback_to, row->rollback_to))
         return err_set(err, ABX_DATA_LOSS, "the row of sandbox '%.60s' is damaged", row->id);
     sb->is_secure = row->is_secure;
     sb->created_ms = row->created_ms;
@@ -375,5 +377,7 @@ struct store_sandbox sandbox_row(const struct sandbox *sb, const char *state)
         .envs = sb->env_json,
         .pause_mode = sb->keeps_memory ? "full" : "filesystem",
         .idempotency_key = sb->idempotency_key,
+        .rollback_copy = sb->rollback_copy,
+        .rollback_to = sb->rollback_to,
     };
 }

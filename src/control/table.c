@@ -94,6 +94,19 @@ static void fill_state(const struct sandbox *sb, Abx__Ipc__Entry *e)
         [SANDBOX_WAKING] = ABX__IPC__ENTRY__STATE__PAUSING,
         [SANDBOX_RESUMING] = ABX__IPC__ENTRY__STATE__PAUSING,
         [SANDBOX_THAWING] = ABX__IPC__ENTRY__STATE__PAUSING,
+        [SANDBOX_FETCHING] = ABX__IPC__ENTRY__STATE__RUNNING,
+        [SANDBOX_CLEARING] = ABX__IPC__ENTRY__STATE__PAUSING,
+        [SANDBOX_HALTING] = ABX__IPC__ENTRY__STATE__PAUSING,
+        [SANDBOX_NOTING] = ABX__IPC__ENTRY__STATE__PAUSING,
+        [SANDBOX_EXCHANGING] = ABX__IPC__ENTRY__STATE__PAUSING,
+        [SANDBOX_ENDING] = ABX__IPC__ENTRY__STATE__PAUSING,
+        [SANDBOX_RESTARTING] = ABX__IPC__ENTRY__STATE__PAUSING,
+        [SANDBOX_SETTLING] = ABX__IPC__ENTRY__STATE__PAUSING,
+        [SANDBOX_FETCHING_PAUSED] = ABX__IPC__ENTRY__STATE__PAUSED,
+        [SANDBOX_NOTING_PAUSED] = ABX__IPC__ENTRY__STATE__PAUSING,
+        [SANDBOX_EXCHANGING_PAUSED] = ABX__IPC__ENTRY__STATE__PAUSING,
+        [SANDBOX_ENDING_PAUSED] = ABX__IPC__ENTRY__STATE__PAUSING,
+        [SANDBOX_PARKING] = ABX__IPC__ENTRY__STATE__PAUSING,
         [SANDBOX_KILLING] = ABX__IPC__ENTRY__STATE__KILLING,
         [SANDBOX_REMOVING] = ABX__IPC__ENTRY__STATE__KILLING,
         [SANDBOX_GONE] = ABX__IPC__ENTRY__STATE__KILLING,
@@ -114,7 +127,8 @@ static void fill_entry(const struct table *table, const struct sandbox *sb, stru
 
     fill_state(sb, e);
     e->team = text(sb->team);
-    e->auto_resume = sandbox_wakes_itself(sb) && (sb->state != SANDBOX_PAUSED || sb->keeps_memory);
+    e->auto_resume = sandbox_wakes_itself(sb) &&
+                     (e->state != ABX__IPC__ENTRY__STATE__PAUSED || sb->keeps_memory);
     e->key_id = text(json_string_value(json_object_get(sb->config, "key")));
     e->mask_request_host = text(json_string_value(json_object_get(network, "maskRequestHost")));
     json_array_foreach(ports, i, port)

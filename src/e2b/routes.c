@@ -31,6 +31,7 @@ static const struct row rows[] = {
     { "POST", "/sandboxes/*/resume", ROUTE_SANDBOX_RESUME },
     { "POST", "/sandboxes/*/snapshots", ROUTE_SANDBOX_SNAPSHOT },
     { "POST", "/sandboxes/*/fork", ROUTE_SANDBOX_FORK },
+    { "POST", "/sandboxes/*/rollback", ROUTE_SANDBOX_ROLLBACK },
     { "GET", "/sandboxes/*/metrics", ROUTE_SANDBOX_METRICS },
     { "GET", "/sandboxes/*/logs", ROUTE_SANDBOX_LOGS },
     { "GET", "/v2/sandboxes/*/logs", ROUTE_SANDBOX_LOGS_V2 },

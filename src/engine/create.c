@@ -403,7 +403,7 @@ static int resume_begin(struct creation *c, struct abx_err *err)
         sandbox_add_waiter(sb, (struct waiter){ .done = on_stopped, .user = c });
         return 0;
     }
-    if (sb->state != SANDBOX_STOPPED)
+    if (sb->state != SANDBOX_STOPPED || sb->is_busy)
         return err_reason(err, ABX_REASON_CONFLICT, "sandbox '%s' is not stopped", c->sandbox_id);
     sb->record.limits = c->limits;
     j.record = sb->record;

@@ -144,6 +144,7 @@ static int64_t limit_ns(enum job_kind kind)
     case JOB_MEASURE:
     case JOB_CHECKPOINT:
     case JOB_UID_PUT:
+    case JOB_EXCHANGE:
         return 10 * NSEC_PER_SEC;
     case JOB_TRASH: /* nobody waits for it, and file trees take as long as they take */
         return 900 * NSEC_PER_SEC;

@@ -6,6 +6,7 @@
  *     create.c     create and claim       adopt.c    records at start
  *     lifecycle.c  end                    audit.c    what no one owns
  *     pause.c      freeze, stop            measure.c  what sandboxes use
+ *     clone.c      copies                   exchange.c other files for a sandbox
  *     slots.c      slots and warm pools     swap.c     memory of paused ones
  */
 #pragma once
@@ -190,7 +191,7 @@ void sandboxes_end(uv_timer_t *t);
 bool sandboxes_retry(struct engine *e);
 void uid_put(struct engine *e, uid_t base);
 
-/* --- pause.c --- */
+/* --- pause.c, clone.c, exchange.c --- */
 
 /* Answer (conn, seq) in the end. `is_kept`: from now on its files stay whatever becomes of its processes, its
  * service and its machine; `is_synced`: and the answer comes when they are on the disk. */
@@ -202,6 +203,9 @@ void sandbox_stop(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t 
 /* A stopped one, `new_id`, with the files of `sb`. */
 void sandbox_clone(struct engine *e, struct sandbox *sb, const char *new_id, uint64_t conn,
                    uint64_t seq);
+/* It and the stopped `copy_id` exchange their files (job.h, JOB_EXCHANGE). */
+void sandbox_exchange(struct engine *e, struct sandbox *sb, const char *copy_id, bool is_synced,
+                      uint64_t conn, uint64_t seq);
 /* A kill of `sb` waits: the copy that it is to become is stopped, and those that hold up its processes. */
 void sandbox_stop_copies(struct engine *e, struct sandbox *sb);
 /* Its processes have ended and its upper was kept. */

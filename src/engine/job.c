@@ -47,6 +47,7 @@ size_t job_result_size(const struct job_result *r)
     case JOB_SAVE:
     case JOB_PUSH_OUT:
     case JOB_CLONE:
+    case JOB_EXCHANGE:
         return head + sizeof r->u.usage;
     }
     return head;

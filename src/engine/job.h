@@ -42,6 +42,8 @@ enum job_kind {
     JOB_TRASH,
     JOB_SAVE, /* the pool, to the disk */
     JOB_CLONE, /* record.name's upper as that of target.name, which is saved then; in: an eventfd that stops it */
+    /* record.name's upper and target.name's change places; target_id is the mark of it, so that it is done once. */
+    JOB_EXCHANGE,
     JOB_MEASURE,    /* in: names; out: what each uses */
     JOB_PUSH_OUT,   /* in: an eventfd that stops it; out: bytes */
     JOB_CHECKPOINT, /* out: whether this machine can make checkpoints of memory */
@@ -103,7 +105,8 @@ struct job {
      * one's, and is not any more once it runs. JOB_THAW always ends that. */
     bool keeps_upper;
     bool must_freeze;              /* JOB_CLONE: while it is copied */
-    char target[RECORD_NAME_SIZE]; /* JOB_CLONE */
+    bool only_look;                /* JOB_EXCHANGE: it may have been done, but not now */
+    char target[RECORD_NAME_SIZE]; /* JOB_CLONE, JOB_EXCHANGE */
     char target_id[RECORD_ID_SIZE];
     union {
         struct job_create create;   /* JOB_CREATE only, not sent otherwise */
@@ -143,11 +146,11 @@ struct job_result {
     bool is_cut_off;     /* set by the crew: the worker was lost while it had the job */
     bool has_upper_left; /* JOB_REMOVE: the upper could not be moved to the trash */
     union {
-        int mount_path;               /* JOB_READY of a create worker */
-        char no_steering[160];        /* JOB_PREPARE: why the slot has none; empty: it has */
-        int status;                   /* JOB_EXIT: as from waitpid */
-        uint64_t oom_kills;           /* JOB_OOM */
-        uint32_t us;                  /* JOB_FREEZE, JOB_THAW; JOB_CLONE: frozen for so long */
+        int mount_path;        /* JOB_READY of a create worker */
+        char no_steering[160]; /* JOB_PREPARE: why the slot has none; empty: it has */
+        int status;            /* JOB_EXIT: as from waitpid */
+        uint64_t oom_kills;    /* JOB_OOM */
+        uint32_t us; /* JOB_FREEZE, JOB_THAW, JOB_EXCHANGE; JOB_CLONE: frozen for so long */
         struct job_usage usage;       /* JOB_USAGE */
         struct checkpoint checkpoint; /* JOB_CHECKPOINT */
         uint64_t bytes; /* JOB_PUSH_OUT: by how much its memory became less, also when it failed */

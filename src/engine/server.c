@@ -53,6 +53,10 @@ static const char *point_of(const Abx__Ipc__Frame *f)
         return "engine.clone";
     case ABX__IPC__FRAME__BODY_CLONE_REPLY:
         return "engine.cloned";
+    case ABX__IPC__FRAME__BODY_EXCHANGE:
+        return "engine.exchange";
+    case ABX__IPC__FRAME__BODY_EXCHANGE_REPLY:
+        return "engine.exchanged";
     default: /* foreign */
         return NULL;
     }
@@ -334,28 +338,44 @@ static int take_templates(struct client *k, const Abx__Ipc__Frame *f, struct abx
     return 0;
 }
 
+/* The sandbox that a request is about, and the id of a second one, NULL = none. */
+static const char *ids_of(const Abx__Ipc__Frame *f, const char **ret_other)
+{
+    *ret_other = NULL;
+    switch (f->body_case) {
+    case ABX__IPC__FRAME__BODY_USAGE:
+        return f->usage->sandbox_id;
+    case ABX__IPC__FRAME__BODY_STOP:
+        return f->stop->sandbox_id;
+    case ABX__IPC__FRAME__BODY_CLONE:
+        *ret_other = f->clone->new_id;
+        return f->clone->sandbox_id;
+    case ABX__IPC__FRAME__BODY_EXCHANGE:
+        *ret_other = f->exchange->copy_id;
+        return f->exchange->sandbox_id;
+    default: /* foreign */
+        return f->freeze->sandbox_id;
+    }
+}
+
 static int take_for_sandbox(struct client *k, const Abx__Ipc__Frame *f, struct abx_err *err)
 {
     struct engine *e = k->engine;
-    bool is_usage = f->body_case == ABX__IPC__FRAME__BODY_USAGE;
-    bool is_stop = f->body_case == ABX__IPC__FRAME__BODY_STOP;
-    bool is_clone = f->body_case == ABX__IPC__FRAME__BODY_CLONE;
-    const char *id = is_usage   ? f->usage->sandbox_id
-                     : is_clone ? f->clone->sandbox_id
-                     : is_stop  ? f->stop->sandbox_id
-                                : f->freeze->sandbox_id;
+    const char *other, *id = ids_of(f, &other);
     struct sandbox *sb = NULL;
     int r = find_sandbox(e, id, &sb, err);
 
-    if (r == 0 && is_clone && !id_is_valid(f->clone->new_id))
-        r = err_set(err, ABX_INVALID_ARGUMENT, "bad sandbox id '%.100s'", f->clone->new_id);
+    if (r == 0 && other && !id_is_valid(other))
+        r = err_set(err, ABX_INVALID_ARGUMENT, "bad sandbox id '%.100s'", other);
     if (r < 0)
         return r;
-    if (is_usage)
+    if (f->body_case == ABX__IPC__FRAME__BODY_USAGE)
         sandbox_usage(e, sb, k->id, f->seq);
-    else if (is_clone)
-        sandbox_clone(e, sb, f->clone->new_id, k->id, f->seq);
-    else if (is_stop)
+    else if (f->body_case == ABX__IPC__FRAME__BODY_CLONE)
+        sandbox_clone(e, sb, other, k->id, f->seq);
+    else if (f->body_case == ABX__IPC__FRAME__BODY_EXCHANGE)
+        sandbox_exchange(e, sb, other, f->exchange->sync, k->id, f->seq);
+    else if (f->body_case == ABX__IPC__FRAME__BODY_STOP)
         sandbox_stop(e, sb, k->id, f->seq);
     else if (f->freeze->thaw)
         sandbox_thaw(e, sb, k->id, f->seq);
@@ -465,6 +485,7 @@ static int take_request(struct client *k, const Abx__Ipc__Frame *f, struct abx_e
     case ABX__IPC__FRAME__BODY_FREEZE:
     case ABX__IPC__FRAME__BODY_STOP:
     case ABX__IPC__FRAME__BODY_CLONE:
+    case ABX__IPC__FRAME__BODY_EXCHANGE:
     case ABX__IPC__FRAME__BODY_USAGE:
         return take_for_sandbox(k, f, err);
     case ABX__IPC__FRAME__BODY_MEASURE:

@@ -292,6 +292,19 @@ static int run_clone(struct worker *w, const struct job *j, const int *fds, size
     return r < 0 ? r : record_remove(w->records_fd, j->target, &ret->err);
 }
 
+static int run_exchange(struct worker *w, const struct job *j, struct job_result *ret)
+{
+    int r = worker_revive(w, &ret->err);
+    int64_t begin = time_mono_ns();
+
+    if (r == 0)
+        r = FAULT_STEP("exchange.uppers", &ret->err,
+                       disk_upper_exchange(w->pool, j->record.name, j->target, j->target_id,
+                                           j->only_look, &ret->err));
+    ret->u.us = (uint32_t)((time_mono_ns() - begin) / 1000);
+    return r;
+}
+
 /* --- loop --------------------------------------------------------------------------------------- */
 
 static int run_by_kind(struct worker *w, const struct job *j, int *fds, size_t n_fds,
@@ -328,6 +341,8 @@ static int run_by_kind(struct worker *w, const struct job *j, int *fds, size_t n
         return run_save(w, ret);
     case JOB_CLONE:
         return run_clone(w, j, fds, n_fds, ret);
+    case JOB_EXCHANGE:
+        return run_exchange(w, j, ret);
     case JOB_READY:
     case JOB_EXIT:
     case JOB_OOM:

@@ -104,6 +104,7 @@ bool ipc_body_is_reply(Abx__Ipc__Frame__BodyCase body)
     case ABX__IPC__FRAME__BODY_FREEZE_REPLY:
     case ABX__IPC__FRAME__BODY_STOP_REPLY:
     case ABX__IPC__FRAME__BODY_CLONE_REPLY:
+    case ABX__IPC__FRAME__BODY_EXCHANGE_REPLY:
     case ABX__IPC__FRAME__BODY_USAGE_REPLY:
     case ABX__IPC__FRAME__BODY_MEASURE_REPLY:
     case ABX__IPC__FRAME__BODY_AUDIT_REPLY:

@@ -18,7 +18,8 @@ static bool keep_sandbox(struct op *op, const struct store_sandbox *sb)
            op_keep(op, &op->sandbox.digest) && op_keep(op, &op->sandbox.alias) &&
            op_keep(op, &op->sandbox.state) && op_keep(op, &op->sandbox.execution_id) &&
            op_keep(op, &op->sandbox.config) && op_keep(op, &op->sandbox.envs) &&
-           op_keep(op, &op->sandbox.pause_mode) && op_keep(op, &op->sandbox.idempotency_key);
+           op_keep(op, &op->sandbox.pause_mode) && op_keep(op, &op->sandbox.idempotency_key) &&
+           op_keep(op, &op->sandbox.rollback_copy) && op_keep(op, &op->sandbox.rollback_to);
 }
 
 static bool keep_rest(struct op *op, const struct store_answer *answer,
@@ -146,7 +147,7 @@ static int put_answer(struct op *op, struct db *d, struct abx_err *err)
                      err);
 }
 
-/* "sandbox.lifecycle.killed": "Sandbox killed" */
+/* "sandbox.lifecycle.killed": "Sandbox killed"; "_" is a blank there. */
 static int put_event_line(const struct store_sandbox *sb, const struct store_event *e, struct db *d,
                           struct abx_err *err)
 {
@@ -163,6 +164,8 @@ static int put_event_line(const struct store_sandbox *sb, const struct store_eve
     };
 
     (void)snprintf(message, sizeof message, "Sandbox %s", dot ? dot + 1 : e->type);
+    for (char *p = strchr(message, '_'); p; p = strchr(p, '_'))
+        *p = ' ';
     return log_insert(d, &line, err);
 }
 
@@ -207,16 +210,16 @@ static int put_event(struct op *op, struct db *d, struct abx_err *err)
 static int run_run(struct op *op, struct db *d, struct abx_err *err)
 {
     const struct store_sandbox *sb = &op->sandbox;
-    int r = db_finish(d,
-                      db_bind(d, SQL_SANDBOX_RUN,
-                              "UPDATE sandboxes SET state = 'running', started_ms = $1,"
-                              " end_ms = $2, cpu_count = $3, memory_mb = $4, disk_mb = $5,"
-                              " execution_id = $6, pause_mode = '',"
-                              " config = CASE WHEN $7 = '' THEN config ELSE $7 END WHERE id = $8",
-                              err, "iiiiittt", sb->started_ms, sb->end_ms, (int64_t)sb->cpu_count,
-                              (int64_t)sb->memory_mb, (int64_t)sb->disk_mb, sb->execution_id,
-                              sb->config, sb->id),
-                      err);
+    int r = db_finish(
+        d,
+        db_bind(d, SQL_SANDBOX_RUN,
+                "UPDATE sandboxes SET state = 'running', started_ms = $1,"
+                " end_ms = $2, cpu_count = $3, memory_mb = $4, disk_mb = $5,"
+                " execution_id = $6, pause_mode = '', rollback_copy = '', rollback_to = '',"
+                " config = CASE WHEN $7 = '' THEN config ELSE $7 END WHERE id = $8",
+                err, "iiiiittt", sb->started_ms, sb->end_ms, (int64_t)sb->cpu_count,
+                (int64_t)sb->memory_mb, (int64_t)sb->disk_mb, sb->execution_id, sb->config, sb->id),
+        err);
 
     if (r == 0 && sqlite3_changes(d->h) != 1)
         r = err_set(err, ABX_INTERNAL, "no row of sandbox '%s'", sb->id);
@@ -255,6 +258,23 @@ static int push_change(struct store *s, const struct store_sandbox *sb,
     return queue_push(s, TAKE_PTR(op), is_bounded, err);
 }
 
+/* The same, and it is on the disk when it completes. */
+static int push_durable(struct store *s, const struct store_sandbox *sb,
+                        const struct store_event *event,
+                        int (*run)(struct op *, struct db *, struct abx_err *), store_done_fn done,
+                        void *user, struct abx_err *err)
+{
+    _cleanup_(op_freep) struct op *op = op_new();
+
+    if (!op || !keep_sandbox(op, sb) || !keep_rest(op, NULL, event))
+        return err_oom(err);
+    op->run = run;
+    op->done = done;
+    op->user = user;
+    op->is_durable = true;
+    return queue_push(s, TAKE_PTR(op), false, err);
+}
+
 int store_sandbox_run(struct store *s, const struct store_sandbox *sb,
                       const struct store_answer *answer, const struct store_event *event,
                       store_done_fn done, void *user, struct abx_err *err)
@@ -274,8 +294,8 @@ static int run_pause(struct op *op, struct db *d, struct abx_err *err)
     const struct store_sandbox *sb = &op->sandbox;
     int r = db_finish(d,
                       db_bind(d, SQL_SANDBOX_PAUSE,
-                              "UPDATE sandboxes SET state = 'paused', end_ms = $1, pause_mode = $2"
-                              " WHERE id = $3",
+                              "UPDATE sandboxes SET state = 'paused', end_ms = $1, pause_mode = $2,"
+                              " rollback_copy = '', rollback_to = '' WHERE id = $3",
                               err, "itt", sb->end_ms, sb->pause_mode, sb->id),
                       err);
 
@@ -290,15 +310,7 @@ int store_sandbox_pause(struct store *s, const struct store_sandbox *sb,
                         const struct store_event *event, store_done_fn done, void *user,
                         struct abx_err *err)
 {
-    _cleanup_(op_freep) struct op *op = op_new();
-
-    if (!op || !keep_sandbox(op, sb) || !keep_rest(op, NULL, event))
-        return err_oom(err);
-    op->run = run_pause;
-    op->done = done;
-    op->user = user;
-    op->is_durable = true;
-    return queue_push(s, TAKE_PTR(op), false, err);
+    return push_durable(s, sb, event, run_pause, done, user, err);
 }
 
 static int run_killing(struct op *op, struct db *d, struct abx_err *err)
@@ -338,6 +350,29 @@ int store_sandbox_extend(struct store *s, const struct store_sandbox *sb,
     return push_change(s, sb, NULL, event, run_extend, done, user, true, err);
 }
 
+static int run_note_rollback(struct op *op, struct db *d, struct abx_err *err)
+{
+    const struct store_sandbox *sb = &op->sandbox;
+    int r = db_finish(d,
+                      db_bind(d, SQL_SANDBOX_ROLLBACK,
+                              "UPDATE sandboxes SET rollback_copy = $1, rollback_to = $2"
+                              " WHERE id = $3",
+                              err, "ttt", sb->rollback_copy, sb->rollback_to, sb->id),
+                      err);
+
+    if (r == 0 && sqlite3_changes(d->h) != 1)
+        r = err_set(err, ABX_INTERNAL, "no row of sandbox '%s'", sb->id);
+    if (r == 0)
+        r = fault_at("store.rollback", err);
+    return r;
+}
+
+int store_sandbox_note_rollback(struct store *s, const struct store_sandbox *sb, store_done_fn done,
+                                void *user, struct abx_err *err)
+{
+    return push_durable(s, sb, NULL, run_note_rollback, done, user, err);
+}
+
 static int run_configure(struct op *op, struct db *d, struct abx_err *err)
 {
     return db_finish(d,
@@ -362,7 +397,8 @@ int store_sandbox_load(struct store *s, void (*each)(void *user, const struct st
     sqlite3_stmt *q = db_bind(d, SQL_SANDBOX_LOAD,
                               "SELECT id, team_id, template_id, build_id, digest, alias, state,"
                               " is_secure, created_ms, started_ms, end_ms, cpu_count, memory_mb,"
-                              " disk_mb, execution_id, config, idempotency_key, envs, pause_mode"
+                              " disk_mb, execution_id, config, idempotency_key, envs, pause_mode,"
+                              " rollback_copy, rollback_to"
                               " FROM sandboxes"
                               " ORDER BY created_ms, id",
                               err, "");
@@ -389,6 +425,8 @@ int store_sandbox_load(struct store *s, void (*each)(void *user, const struct st
             .idempotency_key = db_text(q, 16),
             .envs = db_text(q, 17),
             .pause_mode = db_text(q, 18),
+            .rollback_copy = db_text(q, 19),
+            .rollback_to = db_text(q, 20),
         };
 
         each(user, &sb);

@@ -68,6 +68,9 @@ static const char *const steps_sql[] = {
     " message TEXT NOT NULL, fields TEXT NOT NULL);"
     "CREATE INDEX logs_sandbox ON logs (sandbox_id, time_ms);"
     "CREATE INDEX logs_time ON logs (time_ms);",
+    /* 5 -> 6. A sandbox on its way to the files of a snapshot: see store.h. */
+    "ALTER TABLE sandboxes ADD COLUMN rollback_copy TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE sandboxes ADD COLUMN rollback_to TEXT NOT NULL DEFAULT '';",
 };
 
 const struct schema_steps schema_steps = { steps_sql, ARRAY_SIZE(steps_sql) };

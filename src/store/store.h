@@ -65,6 +65,8 @@ struct store_sandbox {
     const char *envs;            /* JSON object of its environment, or empty: for a start anew */
     const char *pause_mode;      /* "full", "filesystem", empty: not paused */
     const char *idempotency_key; /* NULL or empty = none */
+    const char *rollback_copy;   /* what its files are changed for at the moment; empty = nothing */
+    const char *rollback_to;     /* the snapshot that those are of */
 };
 
 /* The answer to a create with an idempotency key, kept for later ones with the same key. */
@@ -123,6 +125,10 @@ int store_sandbox_killing(struct store *s, const struct store_sandbox *sb,
 int store_sandbox_extend(struct store *s, const struct store_sandbox *sb,
                          const struct store_event *event, store_done_fn done, void *user,
                          struct abx_err *err);
+/* The row gets rollback_copy and rollback_to, synced before it completes; running and pausing take them off again.
+ * `done` may be NULL. */
+int store_sandbox_note_rollback(struct store *s, const struct store_sandbox *sb, store_done_fn done,
+                                void *user, struct abx_err *err);
 /* Another `config`. */
 int store_sandbox_configure(struct store *s, const struct store_sandbox *sb, store_done_fn done,
                             void *user, struct abx_err *err);

@@ -102,7 +102,16 @@ def test_network_after_a_pause(service):
             assert box.put_network({"denyOut": [OTHER]})[0] == 204
             post("connect", resume, 201)
             assert box.dial(one, two) == {one: f"this is {WEB}", two: RESET}
-    assert service.audit() == []
+        status, _, made = service.request("POST", f"/sandboxes/{box.id}/snapshots", {}, timeout=60)
+        assert status == 201
+        post("rollback", made, 200)
+        assert box.dial(one, two) == {one: f"this is {WEB}", two: RESET}
+        post("pause", {}, 204)
+        post("rollback", made, 200)
+        post("connect", {"timeout": 300}, 201)
+        assert box.dial(one, two) == {one: f"this is {WEB}", two: RESET}
+        assert service.request("DELETE", f"/templates/{made['snapshotID']}")[0] == 204
+    until(lambda: service.audit() == [], 60)
 
 
 def test_egress_that_hangs_keeps_no_call_waiting(service):

@@ -1,4 +1,4 @@
-"""Every step of create, pause, resume, snapshot, fork and kill fails, or its process dies in it, or hangs: there is an answer
+"""Every step of create, pause, resume, snapshot, fork, rollback and kill fails, or its process dies in it, or hangs: there is an answer
 that names the step, the sandbox is what it was or what was asked for, a kill ends it, and nothing is left that no one owns.
 
 The steps are the points of src/base/fault.h. `OPERATIONS` has all of them, which a test compares with the source.
@@ -108,6 +108,33 @@ OPERATIONS = {
         *points("start.mounts"),
         *points("create.commit", says="Failed to create sandbox while committing: injected fault"),
     ],
+    "rollback": [
+        Point("rollback.fetch", "while fetching: injected fault"),
+        *points("engine.clone", "clone.files", "clone.note"),
+        *absorbed("rollback.clear"),
+        Point("rollback.halt", "while halting: injected fault"),
+        *points("engine.freeze"),
+        *points("rollback.note", "store.rollback", says="while noting: injected fault"),
+        *points("engine.exchange", "exchange.uppers"),
+        *absorbed("rollback.exchange", "rollback.end", "engine.stop"),
+        *deadly("engine.exchanged", "engine.stopped", "start.mounts", "engine.created"),
+        *absorbed("rollback.settle", "store.run"),
+        *deadly("rollback.answer"),
+    ],
+    "rollback-without-start": [
+        *points("rollback.start", says="could not be started: injected fault", actions=("fail",)),
+        *points("engine.create", "start.mounts", "start.running", actions=("fail",)),
+        *points("prepare.upper", actions=("fail",), count="*"),
+        *points("rollback.park", "store.pause", says="could not be started: injected fault", also=("rollback.start 1 fail",)),
+    ],
+    "rollback-paused": [
+        Point("rollback.fetch", "while fetching-paused: injected fault"),
+        *points("rollback.note", "store.rollback", says="while noting-paused: injected fault"),
+        *points("engine.exchange", "exchange.uppers"),
+        *absorbed("rollback.exchange", "rollback.end", "rollback.park", "store.pause"),
+        *absorbed("save.sync", count="*"),
+        *deadly("engine.exchanged", "engine.stopped", "rollback.answer"),
+    ],
     "kill": [
         *absorbed("kill.note", "store.killing", "kill.processes", "engine.kill"),
         *REMOVE,
@@ -133,6 +160,19 @@ STATES = {
     "waking": ["resume.thaw", "resume.start", "resume.stop"],
     "resuming": ["resume.row", "store.run"],
     "thawing": ["pause.undo"],
+    "fetching": ["rollback.fetch"],
+    "clearing": ["rollback.clear"],
+    "halting": ["rollback.halt"],
+    "noting": ["rollback.note", "store.rollback"],
+    "exchanging": ["rollback.exchange"],
+    "ending": ["rollback.end"],
+    "restarting": ["rollback.start"],
+    "settling": ["rollback.settle", "store.run"],
+    "fetching-paused": ["rollback.fetch"],
+    "noting-paused": ["rollback.note", "store.rollback"],
+    "exchanging-paused": ["rollback.exchange"],
+    "ending-paused": ["rollback.end"],
+    "parking": ["rollback.park", "store.pause"],
     "killing": ["kill.processes"],
     "removing": ["kill.row", "store.remove"],
 }
@@ -151,7 +191,7 @@ def until(condition, what, timeout=40):
 
 def test_each_state_with_something_under_way_has_a_point():
     text = (ROOT / "src/control/machine.c").read_text()
-    rows = dict(re.findall(r'\[SANDBOX_[A-Z]+\] = \{ "([a-z]+)",.*?(EXIT_[A-Z]+) \}', text))
+    rows = dict(re.findall(r'\[SANDBOX_[A-Z_]+\] = \{ "([a-z-]+)",.*?(EXIT_[A-Z]+) \}', text))
     assert {name for name, ends in rows.items() if ends in ("EXIT_CALL", "EXIT_TIMER")} == set(STATES) and len(rows) > len(STATES)
     tested = {point.name for list_ in OPERATIONS.values() for point in list_}
     assert {name for names in STATES.values() for name in names} <= tested
@@ -420,6 +460,43 @@ class Fork(Operation):
             assert until(lambda b=box: self.service.use(b, "cat /home/user/f"), "it cannot be used") == "mine\n"
 
 
+class Rollback(Operation):
+    state = "running"
+
+    def begin(self):
+        super().begin()
+        self.snapshot = self.post("snapshots", {}, 201)[1]["snapshotID"]
+        assert self.service.use(self.box, "echo spoiled > /home/user/f; sync /home/user/f") is not None
+        if self.state == "paused":
+            self.post("pause", {}, 204)
+
+    def ask(self):
+        return self.post("rollback", {"snapshotID": self.snapshot})
+
+    def check(self, done, status, answer):
+        self.expect_state(self.state)
+        out = until(lambda: self.service.use(self.box, "cat /home/user/f; pgrep -c sleep || true"), "it cannot be used")
+        old, new = "spoiled\n1\n", "mine\n0\n"
+        assert out in {True: [new], False: [old], None: [old, new]}[done], out
+
+
+class RollbackPaused(Rollback):
+    state = "paused"
+
+
+class RollbackWithoutStart(Rollback):
+    """It has the new files, and waits for a better time."""
+
+    def check(self, done, status, answer):
+        if done is False:
+            assert "and is paused" in answer["message"]
+            self.expect_state("paused")
+        else:  # a process died: what is under way goes on
+            self.expect_state(*REST)
+        command = "cat /home/user/f; pgrep -c sleep || true"
+        assert until(lambda: self.service.use(self.box, command), "it cannot be used") == "mine\n0\n"
+
+
 class Kill(Operation):
     def ask(self):
         return self.service.ask("DELETE", f"/sandboxes/{self.box}")
@@ -440,7 +517,7 @@ class KillPaused(Kill):
 CLASSES = {
     "create": Create, "create-without-stock": CreateWithoutStock, "claim": Claim, "pause": Pause, "pause-healthy": PauseHealthy,
     "pause-files": PauseFiles, "resume": Resume, "resume-files": ResumeFiles, "resume-dropping": ResumeDropping, "snapshot": Snapshot,
-    "fork": Fork, "kill": Kill, "kill-paused": KillPaused,
+    "fork": Fork, "rollback": Rollback, "rollback-without-start": RollbackWithoutStart, "rollback-paused": RollbackPaused, "kill": Kill, "kill-paused": KillPaused,
 }
 
 

@@ -29,7 +29,7 @@ struct kill_call {
     bool is_open;
 };
 
-/* A freeze, thaw or stop; one at a time is open. */
+/* A freeze, thaw, stop, clone or exchange; one at a time is open. */
 struct change_call {
     driver_done_fn done;
     void *user;
@@ -41,10 +41,13 @@ struct fake {
     struct change_call change;
     enum driver_state state; /* of all sandboxes */
     unsigned n_freezes, n_thaws, n_stops, n_clones;
+    unsigned n_exchanges;
     char cloned_id[SANDBOX_ID_SIZE];
-    bool is_synced; /* as the last freeze was asked */
-    bool is_resume; /* as the last create was */
-    char env[64];   /* of the last create */
+    char clone_of[SANDBOX_ID_SIZE];
+    char exchanged_id[SANDBOX_ID_SIZE]; /* the copy of the last exchange */
+    bool is_synced;                     /* as the last freeze or exchange was asked */
+    bool is_resume;                     /* as the last create was */
+    char env[64];                       /* of the last create */
     bool is_up;
     driver_created_fn created; /* open create */
     void *created_user;
@@ -155,9 +158,22 @@ static _unused_ int fake_clone(struct driver *d, const char *id, const char *new
 {
     struct fake *f = fake_of(d);
 
-    (void)id;
     f->n_clones++;
+    (void)snprintf(f->clone_of, sizeof f->clone_of, "%s", id);
     (void)snprintf(f->cloned_id, sizeof f->cloned_id, "%s", new_id);
+    return fake_change(d, f->state, done, user, err);
+}
+
+static _unused_ int fake_exchange(struct driver *d, const char *id, const char *copy_id,
+                                  bool is_synced, driver_done_fn done, void *user,
+                                  struct abx_err *err)
+{
+    struct fake *f = fake_of(d);
+
+    (void)id;
+    f->n_exchanges++;
+    f->is_synced = is_synced;
+    (void)snprintf(f->exchanged_id, sizeof f->exchanged_id, "%s", copy_id);
     return fake_change(d, f->state, done, user, err);
 }
 
@@ -199,6 +215,7 @@ static const struct driver_ops fake_ops = { .create = fake_create,
                                             .thaw = fake_thaw,
                                             .stop = fake_stop,
                                             .clone = fake_clone,
+                                            .exchange = fake_exchange,
                                             .list = fake_list,
                                             .is_up = fake_is_up };
 
@@ -341,7 +358,10 @@ static _unused_ void close_all(void)
 static _unused_ int setup(void **state)
 {
     (void)state;
-    w = (struct world){ .dir = "/tmp/abx-lifecycle-XXXXXX" };
+    w = (struct world){ 0 };
+    /* In memory if possible: hundreds of databases are made, and each write of them is synced. */
+    (void)snprintf(w.dir, sizeof w.dir, "%s/abx-lifecycle-XXXXXX",
+                   access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     if (!mkdtemp(w.dir) || uv_loop_init(&w.loop) < 0)
         return -1;
     open_all();
@@ -350,13 +370,16 @@ static _unused_ int setup(void **state)
 
 static _unused_ int teardown(void **state)
 {
-    _cleanup_(closep) int tmp = open("/tmp", O_DIRECTORY | O_CLOEXEC);
+    _cleanup_(closep) int above = -EBADF;
+    char *name = strrchr(w.dir, '/');
 
     (void)state;
     close_all();
     if (uv_loop_close(&w.loop) < 0)
         return -1;
-    return path_remove_tree(tmp, w.dir + strlen("/tmp/"), NULL);
+    *name++ = '\0';
+    above = open(w.dir, O_DIRECTORY | O_CLOEXEC);
+    return path_remove_tree(above, name, NULL);
 }
 
 static _unused_ void on_tick(uv_timer_t *t)
@@ -550,6 +573,37 @@ static _unused_ void reach_paused(enum sandbox_state want, const char *id)
         assert_true(end_change(NULL));
 }
 
+#define SNAPSHOT_ID "isnapshotsnapshotsnap"
+
+static _unused_ void request_rollback(const char *id, struct request_answer *a)
+{
+    struct sandbox_request rq = { .what = EV_ROLLBACK, .snapshot_id = SNAPSHOT_ID };
+
+    if (!lifecycle_is_kept(w.lifecycle, SNAPSHOT_ID))
+        assert_int_equal(lifecycle_keep(w.lifecycle, SNAPSHOT_ID, NULL), 0);
+    request_as(id, &rq, a);
+}
+
+/* From running or paused, on the way to a snapshot's files. */
+static _unused_ void reach_rollback(enum sandbox_state want, const char *id)
+{
+    bool has_gateway = w.has_gateway;
+    struct abx_err failure;
+
+    w.has_gateway = want == SANDBOX_CLEARING; /* else it is over at once */
+    request_rollback(id, &reached);
+    while (state_of(id) != want) {
+        assert_int_equal(reached.n, 0);
+        if (w.fake.created) {
+            (void)err_set(&failure, ABX_INTERNAL, "no start");
+            end_create(want == SANDBOX_PARKING ? &failure : NULL);
+        } else if (!end_change(NULL)) {
+            assert_true(run_until(has_change, NULL));
+        }
+    }
+    w.has_gateway = has_gateway;
+}
+
 /* Brings a new sandbox into a state. */
 static _unused_ void reach(enum sandbox_state want, struct answer *a, char id[SANDBOX_ID_SIZE])
 {
@@ -564,8 +618,12 @@ static _unused_ void reach(enum sandbox_state want, struct answer *a, char id[SA
         assert_true(run_until(is_answered, a));
     if (want == SANDBOX_COPYING)
         request(id, EV_COPY, false, &reached);
-    else if (want > SANDBOX_RUNNING && want < SANDBOX_KILLING)
+    else if (want > SANDBOX_RUNNING && want < SANDBOX_FETCHING)
         reach_paused(want, id);
+    if (want >= SANDBOX_FETCHING_PAUSED && want < SANDBOX_PARKING)
+        reach_paused(SANDBOX_PAUSED, id);
+    if (want >= SANDBOX_FETCHING && want < SANDBOX_KILLING)
+        reach_rollback(want, id);
     if (want >= SANDBOX_KILLING)
         assert_int_equal(lifecycle_kill(w.lifecycle, id, "request", NULL, NULL, &err), 0);
     if (want >= SANDBOX_REMOVING) {
@@ -590,9 +648,18 @@ static _unused_ bool settle(void *user)
     s = state_of(id);
     if (s == SANDBOX_KILLING && w.has_gateway)
         lifecycle_told(w.lifecycle, id);
-    if (s == SANDBOX_DRAINING && w.has_gateway)
+    if ((s == SANDBOX_DRAINING || s == SANDBOX_CLEARING) && w.has_gateway)
         lifecycle_held(w.lifecycle, id);
     return s == SANDBOX_STATES_ || machine_state(s)->exit == EXIT_REST;
+}
+
+static _unused_ unsigned kills_of(const char *id)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < w.fake.n_kills; i++)
+        n += strcmp(w.fake.kills[i].id, id) == 0;
+    return n;
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -49,6 +49,23 @@ static const struct cell cells[SANDBOX_GONE][OUTSIDE_COUNT] = {
     [SANDBOX_WAKING] = ON_THE_WAY,
     [SANDBOX_RESUMING] = ON_THE_WAY,
     [SANDBOX_THAWING] = ON_THE_WAY,
+    [SANDBOX_FETCHING] = ON_THE_WAY,
+    [SANDBOX_CLEARING] = ON_THE_WAY,
+    [SANDBOX_HALTING] = ON_THE_WAY,
+    [SANDBOX_NOTING] = ON_THE_WAY,
+    [SANDBOX_EXCHANGING] = ON_THE_WAY,
+    [SANDBOX_ENDING] = ON_THE_WAY,
+    [SANDBOX_RESTARTING] = { [KILL] = { false, 201, true, true },
+                             [DIED] = { false, 201, false, true }, /* a start is under way */
+                             [UP] = { true, 201, false, false },
+                             [TOLD] = { true, 201, false, false },
+                             [ABANDON] = { false, 201, false, true } },
+    [SANDBOX_SETTLING] = ON_THE_WAY,
+    [SANDBOX_FETCHING_PAUSED] = ON_THE_WAY,
+    [SANDBOX_NOTING_PAUSED] = ON_THE_WAY,
+    [SANDBOX_EXCHANGING_PAUSED] = ON_THE_WAY,
+    [SANDBOX_ENDING_PAUSED] = ON_THE_WAY,
+    [SANDBOX_PARKING] = ON_THE_WAY,
     [SANDBOX_KILLING] = { [KILL] = { false, 201, false, true },
                           [DIED] = { false, 201, false, true },
                           [UP] = { false, 201, false, true },
@@ -114,11 +131,11 @@ static void check_cell(enum sandbox_state s, enum outside ev)
         goes = run_until(is_empty, NULL);
     if (!goes || is_at_rest(id) != want->lives || made.n != 1 || made.status != want->status ||
         (made.code == 0) != (want->status != 0) || killed.n != (ev == KILL) ||
-        killed.existed != want->existed || (w.fake.n_kills > 0) != want->is_killed_there)
+        killed.existed != want->existed || (kills_of(id) > 0) != want->is_killed_there)
         fail_msg("state %d, event %d: ended %d, lives %d, answers %u, status %d, killers %u, "
                  "existed %d, kills %u",
                  (int)s, (int)ev, goes, is_at_rest(id), made.n, made.status, killed.n,
-                 killed.existed, w.fake.n_kills);
+                 killed.existed, kills_of(id));
 }
 
 static void check_all_cells(bool has_gateway)

@@ -80,7 +80,7 @@ static struct result create(const char *id, const char *key, const char *hash)
 
 struct loaded {
     size_t n;
-    char ids[8][32], states[8][16], config[64], key[64];
+    char ids[8][32], states[8][16], config[64], key[64], copy[32], to[32];
     int64_t end_ms;
     uint32_t memory_mb;
     bool is_secure;
@@ -94,6 +94,8 @@ static void on_row(void *user, const struct store_sandbox *sb)
     (void)snprintf(l->states[l->n], 16, "%s", sb->state);
     (void)snprintf(l->config, sizeof l->config, "%s", sb->config);
     (void)snprintf(l->key, sizeof l->key, "%s", sb->idempotency_key);
+    (void)snprintf(l->copy, sizeof l->copy, "%s", sb->rollback_copy);
+    (void)snprintf(l->to, sizeof l->to, "%s", sb->rollback_to);
     l->end_ms = sb->end_ms;
     l->memory_mb = sb->memory_mb;
     l->is_secure = sb->is_secure;
@@ -164,6 +166,68 @@ static void an_extension_survives(void **state)
     wait_for(&r);
     l = load();
     assert_int_equal(l.end_ms, 77);
+}
+
+typedef int (*change_fn)(struct store_sandbox *sb, struct result *r, struct abx_err *err);
+
+static int note(struct store_sandbox *sb, struct result *r, struct abx_err *err)
+{
+    sb->rollback_copy = "icopy";
+    sb->rollback_to = "isnapshot";
+    return store_sandbox_note_rollback(store, sb, on_done, r, err);
+}
+
+static int take_off(struct store_sandbox *sb, struct result *r, struct abx_err *err)
+{
+    sb->rollback_copy = sb->rollback_to = NULL;
+    return store_sandbox_note_rollback(store, sb, on_done, r, err);
+}
+
+static int run(struct store_sandbox *sb, struct result *r, struct abx_err *err)
+{
+    return store_sandbox_run(store, sb, NULL, NULL, on_done, r, err);
+}
+
+static int pause_it(struct store_sandbox *sb, struct result *r, struct abx_err *err)
+{
+    sb->pause_mode = "filesystem";
+    return store_sandbox_pause(store, sb, NULL, on_done, r, err);
+}
+
+static void where_it_goes_is_kept_until_it_is_there(void **state)
+{
+    static const struct {
+        change_fn change;
+        const char *state, *copy, *to;
+    } steps[] = {
+        { note, "creating", "icopy", "isnapshot" }, { take_off, "creating", "", "" },
+        { note, "creating", "icopy", "isnapshot" }, { run, "running", "", "" },
+        { note, "running", "icopy", "isnapshot" },  { pause_it, "paused", "", "" },
+        { note, "paused", "icopy", "isnapshot" },   { run, "running", "", "" },
+    };
+    struct store_sandbox sb = row("i1", NULL);
+    struct result none = { 0 };
+    struct abx_err err = { 0 };
+
+    (void)state;
+    assert_int_equal(create("i1", NULL, "").claim, STORE_NEW);
+    for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+        struct result r = { 0 };
+        struct loaded l;
+
+        assert_int_equal(steps[i].change(&sb, &r, &err), 0);
+        wait_for(&r);
+        assert_int_equal(r.code, 0);
+        l = load();
+        assert_int_equal(l.n, 1);
+        assert_string_equal(l.states[0], steps[i].state);
+        assert_string_equal(l.copy, steps[i].copy);
+        assert_string_equal(l.to, steps[i].to);
+    }
+    sb.id = "inone";
+    assert_int_equal(note(&sb, &none, &err), 0);
+    wait_for(&none);
+    assert_int_equal(none.code, ABX_INTERNAL);
 }
 
 static void a_key_is_claimed_by_the_first_and_gives_its_answer(void **state)
@@ -597,6 +661,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         TEST(rows_survive_in_every_state),
         TEST(an_extension_survives),
+        TEST(where_it_goes_is_kept_until_it_is_there),
         TEST(a_key_is_claimed_by_the_first_and_gives_its_answer),
         TEST(keys_of_other_teams_are_other_keys),
         TEST(a_forgotten_key_can_be_claimed_again),
