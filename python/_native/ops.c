@@ -183,6 +183,18 @@ static abx_call *snapshot_list_start(abx_client *client, void *config, void *arg
                              a->request_timeout_ms);
 }
 
+static const struct arg rollback_args[] = {
+    SIMPLE("sandbox_id", ARG_NEEDED, id),
+    SIMPLE("snapshot_id", ARG_NEEDED, text),
+    SIMPLE_TIMEOUT,
+};
+static abx_call *rollback_start(abx_client *client, void *config, void *args)
+{
+    const struct simple *a = args;
+
+    return abx_sandbox_rollback(client, config, a->id, a->text, a->request_timeout_ms);
+}
+
 static const struct arg snapshot_delete_args[] = {
     SIMPLE("snapshot_id", ARG_NEEDED, id),
     SIMPLE_TIMEOUT,
@@ -545,6 +557,7 @@ static const struct op ops[] = {
     OP("sandbox_set_timeout", TARGET_CONFIG, connect_args, simple_init, set_timeout_start),
     OP("sandbox_pause", TARGET_CONFIG, pause_args, simple_init, pause_start),
     OP("sandbox_pause_strict", TARGET_CONFIG, pause_args, simple_init, pause_strict_start),
+    OP("sandbox_rollback", TARGET_CONFIG, rollback_args, simple_init, rollback_start),
     OP("sandbox_update_network", TARGET_CONFIG, network_args, simple_init, network_start),
     OP("sandbox_list", TARGET_CONFIG, list_args, list_init, list_start),
     OP("sandbox_get_metrics", TARGET_CONFIG, metrics_args, simple_init, metrics_start),

@@ -171,6 +171,9 @@ def sandbox_pause(
 def sandbox_pause_strict(
     client: Client, config: Config, sandbox_id: str, keep_memory: bool | None, request_timeout: float | None, /
 ) -> Call: ...
+def sandbox_rollback(
+    client: Client, config: Config, sandbox_id: str, snapshot_id: str, request_timeout: float | None, /
+) -> Call: ...
 def sandbox_update_network(
     client: Client, config: Config, sandbox_id: str, network: str, request_timeout: float | None, /
 ) -> Call: ...

@@ -1,4 +1,6 @@
 /* sandbox_info.c - what is known of sandboxes (abx/sandbox.h): details, lists, metrics, logs (e2b.md 1.4 to 1.6). */
+#include "api/sandbox_info.h"
+
 #include <stdio.h>
 
 #include "base/str.h"
@@ -75,7 +77,7 @@ static int read_info(abx_call *call, const json_t *object, const char *where,
     return r.code < 0 ? r.code : life.code;
 }
 
-static int decode_info(abx_call *call, const json_t *doc, struct abx_err *err)
+int sandbox_info_decode(abx_call *call, const json_t *doc, struct abx_err *err)
 {
     struct abx_sandbox_info *info = call_alloc(call, sizeof *info);
 
@@ -135,7 +137,7 @@ static int start_info(abx_call *call, const char *sandbox_id, int64_t request_ti
         .request_timeout_ms = request_timeout_ms,
         .not_found = ABX_REASON_SANDBOX_NOT_FOUND,
         .result = ABX_RESULT_SANDBOX_INFOS,
-        .decode = decode_info,
+        .decode = sandbox_info_decode,
     };
     int r = control_sandbox_path(call, sandbox_id, "", &spec.path, err);
 

@@ -1,6 +1,7 @@
-/* snapshot.c - snapshots and forks (abx/sandbox.h; e2b.md 1.2 and 1.4), and requests that nothing else covers. */
+/* snapshot.c - snapshots, rollbacks and forks (abx/sandbox.h; e2b.md 1.2 and 1.4), and requests that nothing else covers. */
 #include <stdio.h>
 
+#include "api/sandbox_info.h"
 #include "base/str.h"
 #include "e2b/jsondoc.h"
 #include "protocol/control.h"
@@ -64,7 +65,6 @@ static int start_post(abx_call *call, const char *sandbox_id, const char *after,
         r = control_sandbox_path(call, sandbox_id, after, &spec->path, err);
     spec->method = "POST";
     spec->body = w->object;
-    spec->not_found = ABX_REASON_SANDBOX_NOT_FOUND;
     if (r == 0)
         r = control_start(call, spec, err);
     json_writer_done(w);
@@ -78,6 +78,7 @@ abx_call *abx_snapshot_create(abx_client *client, abx_config *config, const char
         .action = "CreateSnapshot",
         .retry = HTTP_RETRY_CONNECT,
         .request_timeout_ms = request_timeout_ms,
+        .not_found = ABX_REASON_SANDBOX_NOT_FOUND,
         .result = ABX_RESULT_SNAPSHOTS,
         .decode = decode_snapshot,
     };
@@ -166,6 +167,37 @@ const struct abx_snapshot *abx_call_snapshots(const abx_call *call, size_t *ret_
     return call_items(call, ABX_RESULT_SNAPSHOTS, ret_count);
 }
 
+static int start_rollback(abx_call *call, const char *sandbox_id, const char *snapshot_id,
+                          int64_t request_timeout_ms, struct abx_err *err)
+{
+    struct control_spec spec = {
+        .action = "RollbackSandbox",
+        .retry = HTTP_RETRY_CONNECT,
+        .request_timeout_ms = request_timeout_ms,
+        .not_found = ABX_REASON_NONE, /* the sandbox or the snapshot: its message says which */
+        .result = ABX_RESULT_SANDBOX_INFOS,
+        .decode = sandbox_info_decode,
+    };
+    struct json_writer w;
+
+    if (!snapshot_id || snapshot_id[0] == '\0')
+        return err_set(err, ABX_INVALID_ARGUMENT, "snapshot_id: is missing");
+    json_writer_init(&w, err);
+    json_writer_text(&w, "snapshotID", snapshot_id);
+    return start_post(call, sandbox_id, "/rollback", &spec, &w, err);
+}
+
+abx_call *abx_sandbox_rollback(abx_client *client, abx_config *config, const char *sandbox_id,
+                               const char *snapshot_id, int64_t request_timeout_ms)
+{
+    abx_call *call = control_new(client, config, 0);
+    struct abx_err err = { 0 };
+
+    if (call && start_rollback(call, sandbox_id, snapshot_id, request_timeout_ms, &err) < 0)
+        call_fail(call, &err);
+    return call;
+}
+
 static int decode_fork(abx_call *call, const json_t *doc, struct abx_err *err)
 {
     return json_is_array(doc) ? 0 : err_reason(err, ABX_REASON_PROTOCOL, "is no JSON array");
@@ -178,6 +210,7 @@ static int start_fork(abx_call *call, const char *sandbox_id, int count, int64_t
         .action = "ForkSandbox",
         .retry = HTTP_RETRY_CONNECT,
         .request_timeout_ms = request_timeout_ms,
+        .not_found = ABX_REASON_SANDBOX_NOT_FOUND,
         .result = ABX_RESULT_JSON,
         .decode = decode_fork,
     };

@@ -269,6 +269,18 @@ static const struct spec_command commands[] = {
         .options = SPEC_BIT(OPT_NAME) | SPEC_BIT(OPT_LIST) | SPEC_BIT(OPT_DELETE),
     },
     {
+        .name = "sandbox rollback",
+        .arguments = "ID SNAPSHOT",
+        .min_args = 2,
+        .max_args = 2,
+        .summary = "give a sandbox the files of a snapshot, in place",
+        .text =
+            "SNAPSHOT is the id or the name of one, of this sandbox or of another of the same "
+            "template. "
+            "The sandbox keeps its id, tokens, time and network; its processes end and it starts "
+            "anew. One that is paused stays paused. When it fails, the sandbox goes on as it was.",
+    },
+    {
         .name = "sandbox kill",
         .alias = { "kill" },
         .arguments = "[ID...]",

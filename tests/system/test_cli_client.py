@@ -133,6 +133,22 @@ def test_snapshot(cli, box):
         assert cli.run("sandbox", "snapshot", *wrong)[0] == 2
 
 
+def test_rollback(cli, box):
+    cli.run("exec", box, "sh", "-c", "echo 1 > /tmp/n", status=0)
+    made = cli.text("sandbox", "snapshot", box, "--name", "cli-rollback")
+    for to in (made, "cli-rollback"):
+        cli.run("exec", box, "sh", "-c", "echo 2 > /tmp/n", status=0)
+        assert cli.text("sandbox", "rollback", box, to) == box
+        assert cli.text("exec", box, "cat", "/tmp/n") == "1"
+    cli.run("sandbox", "pause", box, status=0)
+    assert cli.text("sandbox", "rollback", box, made) == f"{box} (is paused)"
+    assert cli.json("sandbox", "rollback", box, made) == {"sandboxID": box, "snapshotID": made, "state": "paused"}
+    assert cli.text("sandbox", "resume", box) == box
+    status, _, err = cli.run("sandbox", "rollback", box, "nothing")
+    assert status == 4 and b"snapshot 'nothing' not found" in err
+    assert cli.run("sandbox", "rollback", box)[0] == 2
+
+
 def test_fork(cli, box):
     cli.run("exec", box, "touch", "/tmp/before", status=0)
     made = cli.text("sandbox", "fork", box, "--count", "2").split()

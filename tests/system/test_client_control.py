@@ -149,6 +149,7 @@ def calls(abx):
                               None, 200, [SNAPSHOT], "NONE"),
         "abx_snapshot_delete": (("team/x:default", UNSET), "DELETE", "/templates/team%2Fx%3Adefault", None, 204, None,
                                 False),
+        "abx_sandbox_rollback": (("i1", "x", UNSET), "POST", "/sandboxes/i1/rollback", {"snapshotID": "x"}, 200, LISTED, "NONE"),
         "abx_sandbox_fork": (("i1", 2, 9, UNSET), "POST", "/sandboxes/i1/fork", {"count": 2, "timeout": 9}, 201,
                              [{"sandbox": SANDBOX}], "SANDBOX_NOT_FOUND"),
         "abx_control_request": ((request,), "PATCH", "/v2/templates/a%2Fb?x=%20", {"public": True}, 200,
@@ -159,7 +160,7 @@ def calls(abx):
 NAMES = [
     "abx_sandbox_create", "abx_sandbox_connect", "abx_sandbox_kill", "abx_sandbox_set_timeout", "abx_sandbox_pause",
     "abx_sandbox_pause_strict", "abx_sandbox_update_network", "abx_sandbox_get_info", "abx_sandbox_list", "abx_sandbox_get_metrics",
-    "abx_sandbox_get_logs", "abx_snapshot_create", "abx_snapshot_list", "abx_snapshot_delete", "abx_sandbox_fork",
+    "abx_sandbox_get_logs", "abx_snapshot_create", "abx_snapshot_list", "abx_snapshot_delete", "abx_sandbox_rollback", "abx_sandbox_fork",
     "abx_control_request",
 ]
 WITH_JSON = [n for n in NAMES if n not in (

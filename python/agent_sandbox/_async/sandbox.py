@@ -166,6 +166,11 @@ async def _create_snapshot(
     return snapshot_of((await drive(call)).result()[0])
 
 
+async def _rollback(config: ConnectionConfig, sandbox_id: str, snapshot_id: str, timeout: float | None) -> SandboxInfo:
+    call = _native.sandbox_rollback(client(config.native), config.native, sandbox_id, snapshot_id, timeout)
+    return info_of((await drive(call)).result()[0])
+
+
 async def _connect(config: ConnectionConfig, sandbox_id: str, seconds: int | None, timeout: float | None) -> _native.Sandbox:
     call = _native.sandbox_connect(client(config.native), config.native, sandbox_id, seconds or 300, timeout)
     address: _native.Sandbox = (await drive(call)).result()
@@ -385,6 +390,26 @@ class AsyncSandbox(SandboxBase):
         return await _create_snapshot(ConnectionConfig(**opts), sandbox_id, name, None)
 
     create_snapshot = dual(_create_snapshot, _create_snapshot_by_id)
+
+    async def _rollback(self, snapshot_id: str, **opts: Unpack[ApiParams]) -> SandboxInfo:
+        """Gives the sandbox the files that a snapshot has (its id or name), of this or another sandbox of the template.
+
+        Id, tokens, remaining time, network rules and metadata stay. Its processes end, and it starts anew with those
+        files; a paused sandbox stays paused. When it fails, the sandbox goes on as it was. Raises NotFoundException
+        when there is no such sandbox or snapshot. Servers other than Agent Sandbox do not have this.
+        """
+        config, request_timeout = call_options(self._config, opts)
+        return await _rollback(config, self.sandbox_id, snapshot_id, request_timeout)
+
+    async def _rollback_by_id(
+        cls,  # noqa: N805
+        sandbox_id: str,
+        snapshot_id: str,
+        **opts: Unpack[ApiParams],
+    ) -> SandboxInfo:
+        return await _rollback(ConnectionConfig(**opts), sandbox_id, snapshot_id, None)
+
+    rollback = dual(_rollback, _rollback_by_id)
 
     def _list_snapshots(
         self,

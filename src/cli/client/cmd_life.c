@@ -1,4 +1,4 @@
-/* cmd_life.c - `abx sandbox timeout`, `pause`, `fork`, `kill`. */
+/* cmd_life.c - `abx sandbox timeout`, `pause`, `rollback`, `fork`, `kill`. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -79,6 +79,30 @@ int cmd_sandbox_fork(struct session *s)
     }
     json_decref(made);
     return status ? status : output_end();
+}
+
+int cmd_sandbox_rollback(struct session *s)
+{
+    const char *id = s->args.values[0], *snapshot = s->args.values[1];
+    _cleanup_(abx_call_freep) abx_call *call =
+        abx_sandbox_rollback(s->client, s->config, id, snapshot, ABX_UNSET);
+    const struct abx_sandbox_info *info;
+    size_t n;
+
+    if (session_wait(s, call) < 0)
+        return session_fail(s);
+    info = abx_call_sandbox_infos(call, &n);
+    if (session_is_json(s))
+        return output_json(json_pack("{s:s,s:s,s:o}", "sandboxID", id, "snapshotID", snapshot,
+                                     "state", json_text(info->state)));
+    (void)printf("%s", id);
+    if (strcmp(info->state, "running") != 0) {
+        (void)fputs(" (is ", stdout);
+        output_text(stdout, info->state);
+        (void)putchar(')');
+    }
+    (void)putchar('\n');
+    return output_end();
 }
 
 /* ---- kill ---- */

@@ -24,6 +24,7 @@ static const struct {
     { "sandbox resume", cmd_sandbox_resume },
     { "sandbox fork", cmd_sandbox_fork },
     { "sandbox snapshot", cmd_sandbox_snapshot },
+    { "sandbox rollback", cmd_sandbox_rollback },
     { "sandbox kill", cmd_sandbox_kill },
     { "whoami", cmd_whoami },
 };

@@ -22,5 +22,6 @@ int cmd_sandbox_pause(struct session *s);
 int cmd_sandbox_resume(struct session *s);
 int cmd_sandbox_fork(struct session *s);
 int cmd_sandbox_snapshot(struct session *s);
+int cmd_sandbox_rollback(struct session *s);
 int cmd_sandbox_kill(struct session *s);
 int cmd_whoami(struct session *s);

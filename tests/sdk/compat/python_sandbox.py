@@ -249,6 +249,17 @@ async def _(x):
     assert await w(Sandbox.delete_snapshot(made.snapshot_id)) is False
 
 
+@row("Sandbox.rollback")
+async def _(x):
+    box, made = await snapshot(x)
+    for back in (lambda: box.rollback(made.snapshot_id), lambda: Sandbox.rollback(box.sandbox_id, made.snapshot_id)):
+        await w(box.files.write("/home/user/kept", "changed"))
+        info = await w(back())
+        assert (info.sandbox_id, info.state.value) == (box.sandbox_id, "running")
+        assert await w(box.files.read("/home/user/kept")) == "kept"
+    await w(box.kill())
+
+
 @row("Sandbox.fork")
 async def _(x):
     box = await x.new()
