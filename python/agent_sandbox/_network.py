@@ -47,7 +47,8 @@ SandboxNetworkSelector = list[str] | Callable[[SandboxNetworkSelectorContext], l
 
 class SandboxEgressProxyTLSOpts(TypedDict, total=False):
     """TLS to an egress proxy. `server_name`: whose certificate it has to be (default: the host of `address`). `ca_cert`:
-    who may have signed it, PEM of at most 16,384 bytes (default: whom the service's host trusts)."""
+    who may have signed it, PEM of at most 16,384 bytes (default: whom the service's host trusts).
+    """
 
     server_name: str
     ca_cert: str
@@ -74,7 +75,8 @@ class SandboxEgressProxyInfo(_ProxyNeeds, total=False):
 
 class SandboxNetworkOpts(TypedDict, total=False):
     """Network of a new sandbox. Selectors are lists of addresses, ranges and host names, or functions that make one.
-    `dns_servers`: addresses, the first four are asked. `https_ports`: ports of the sandbox whose servers speak TLS."""
+    `dns_servers`: addresses, the first four are asked. `https_ports`: ports of the sandbox whose servers speak TLS.
+    """
 
     allow_out: SandboxNetworkSelector
     deny_out: SandboxNetworkSelector
