@@ -29,7 +29,7 @@ INSIDE = {
     "egress": "reaches or without_server or reserved or loopback or listener or udp or kernel_refuses or rules_by or new_address"
     " or urgent or reset_arrives or leaves_nothing or operator",
     "egress_names": "names_are_resolved or questions_over or only_one_domain or everything_else or allowed_names or bounded",
-    "egress_life": "fork or snapshot",
+    "egress_life": "fork or snapshot or new_life",
 }
 INSIDE = {name: only for name, only in INSIDE.items() if name in os.environ.get("ABX_QEMU_INSIDE", name).split()}
 TIMEOUT_S = 2400
