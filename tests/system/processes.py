@@ -4,6 +4,7 @@ A file of /proc that was opened in time still fails with ESRCH, a path with ENOE
 gone, which is a result and no error.
 """
 
+import contextlib
 import os
 import signal
 import time
@@ -55,6 +56,18 @@ def children(pid):
     except GONE:
         return []
     return [int(child) for thread in threads for child in (read(pid, f"task/{thread}/children") or "").split()]
+
+
+def files(pid):
+    """{number: what it is} of the open descriptors of a process, without those that it closes during the look."""
+    found = {}
+    try:
+        for number in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(*GONE):
+                found[int(number)] = os.readlink(f"/proc/{pid}/fd/{number}")
+    except GONE:
+        pass
+    return found
 
 
 def send(pid, signo=signal.SIGKILL):

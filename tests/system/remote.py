@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import processes
 from guest import Guest
 from sanitizers import resident_kib
 
@@ -71,7 +72,7 @@ class Remote(Guest):
     def daemon_state(self):
         """(host pid, open files, inotify instances among them, resident KiB) of the daemon."""
         pid = self.daemon()
-        files = [os.readlink(f) for f in Path(f"/proc/{pid}/fd").iterdir()]
+        files = list(processes.files(pid).values())
         return pid, len(files), files.count("anon_inode:inotify"), resident_kib(pid)
 
 

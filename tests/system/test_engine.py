@@ -529,7 +529,7 @@ def test_audit_finds_a_network_namespace_that_only_a_socket_holds(engine):
     found = tool("audit")
     assert found.startswith("findings=2 repaired=0; ")
     text = f"network namespace {namespace} without sandbox, held by descriptor %s of process {pid}"
-    sockets = [fd.name for fd in Path(f"/proc/{pid}/fd").iterdir() if os.readlink(fd).startswith("socket:")]
+    sockets = [fd for fd, what in processes.files(pid).items() if what.startswith("socket:")]
     held = [fd for fd in sockets if text % fd in found.split("; ")]
     assert len(held) == 2, found
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote
 
+import processes
 import pytest
 
 from guest import Guest, RpcError, Stream, until
@@ -89,8 +90,7 @@ def daemon_fds(guest):
 
 def inotifies(guest):
     """inotify instances of the daemon."""
-    folder = f"/proc/{guest.daemon()}/fd"
-    return sum("inotify" in os.readlink(f"{folder}/{n}") for n in os.listdir(folder))
+    return sum("inotify" in what for what in processes.files(guest.daemon()).values())
 
 
 # --- what is told -------------------------------------------------------------------------------

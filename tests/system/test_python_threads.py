@@ -1,5 +1,6 @@
 """Our Python package with threads, event loops, fork, and programs that end without tidying up."""
 
+import re
 import subprocess
 import sys
 
@@ -31,7 +32,9 @@ def program(service, sandbox, python_dir, tmp_path):
             [sys.executable, "-X", "dev", "-W", "error", file], cwd=tmp_path, env=env, capture_output=True, text=True,
             timeout=120, check=False,
         )  # fmt: skip
-        assert (run.returncode, run.stderr) == (0, ""), (run.returncode, run.stdout, run.stderr)
+        # A step of over 100 ms is a fault of the machine, not of the package.
+        said = [x for x in run.stderr.splitlines() if not re.fullmatch(r"Executing <.*> took [0-9.]+ seconds", x)]
+        assert (run.returncode, said) == (0, []), (run.returncode, run.stdout, run.stderr)
         return run.stdout
 
     return run
