@@ -56,16 +56,19 @@ static int format_read(int dirfd, char ret[DATADIR_INSTANCE_SIZE], struct abx_er
     return r < 0 ? r : format_parse(buf_slice(&b), ret, err);
 }
 
-static int format_write(int dirfd, char ret[DATADIR_INSTANCE_SIZE], struct abx_err *err)
+/* `instance` stays what it is unless it is empty. */
+static int format_write(int dirfd, char instance[DATADIR_INSTANCE_SIZE], struct abx_err *err)
 {
     uint8_t id[(DATADIR_INSTANCE_SIZE - 1) / 2];
     char text[128];
     int n;
 
-    random_bytes(id, sizeof id);
-    hex_encode(id, sizeof id, ret);
-    n = snprintf(text, sizeof text, "version %d\ninstance %s\nrelease %s\n", DATADIR_FORMAT, ret,
-                 ABX_VERSION);
+    if (!instance[0]) {
+        random_bytes(id, sizeof id);
+        hex_encode(id, sizeof id, instance);
+    }
+    n = snprintf(text, sizeof text, "version %d\ninstance %s\nrelease %s\n", DATADIR_FORMAT,
+                 instance, ABX_VERSION);
     return file_replace(dirfd, "format", text, (size_t)n, 0644, true, err);
 }
 
@@ -94,6 +97,101 @@ static int lock_take(int dirfd, const char *path, int *ret, struct abx_err *err)
     *ret = TAKE_FD(fd);
     return 0;
 }
+
+/* ---- the run folder's file ---- */
+
+#define CLAIM "data-dir"
+
+static int refuse_held(const struct datadir *d, struct slice text, struct abx_err *err)
+{
+    struct slice pid = line_value(text, "process");
+
+    return err_set(err, ABX_FAILED_PRECONDITION,
+                   "the service of '%s' runs already, process %.*s has its instance %s, although "
+                   "the data dir was "
+                   "emptied or copied meanwhile: stop that process first",
+                   d->path, (int)pid.n, (const char *)pid.p, d->instance);
+}
+
+/* Looks at <top_fd>/<id>: 1 when it is of the folder `d`, last written at *ret_time. */
+static int claim_is_of(int top_fd, const char *id, const struct datadir *d,
+                       struct timespec *ret_time, struct abx_err *err)
+{
+    _cleanup_(buf_done) struct buf b = BUF_INIT(FORMAT_FILE_MAX);
+    char name[64];
+    uint64_t device, inode;
+    struct stat st;
+    int r;
+
+    (void)snprintf(name, sizeof name, "%s/%s", id, CLAIM);
+    if (fstatat(top_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : err_sys(err, errno, "look at '%s'", name);
+    r = file_read(top_fd, name, &b, err);
+    if (r < 0)
+        return r;
+    *ret_time = st.st_mtim;
+    return str_parse_u64(line_value(buf_slice(&b), "device"), UINT64_MAX, &device) &&
+           str_parse_u64(line_value(buf_slice(&b), "inode"), UINT64_MAX, &inode) &&
+           device == d->device && inode == d->inode;
+}
+
+static bool is_later(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
+}
+
+/* The instance that the folder had last; leaves d->instance empty when it had none. Run folders do not outlive a
+ * reboot, as numbers of inodes may not, and a number that another folder has by now is of one that is deleted. */
+static int find_instance(const char *run_top, struct datadir *d, struct abx_err *err)
+{
+    _cleanup_(closedirp) DIR *top = opendir(run_top);
+    struct timespec last = { 0 }, at = { 0 };
+    struct dirent *e;
+
+    if (!top)
+        return errno == ENOENT ? 0 : err_sys(err, errno, "open '%s'", run_top);
+    while ((errno = 0, e = readdir(top)) != NULL) {
+        uint8_t id[(DATADIR_INSTANCE_SIZE - 1) / 2];
+        int r;
+
+        if (!hex_decode(slice_str(e->d_name), id, sizeof id))
+            continue;
+        r = claim_is_of(dirfd(top), e->d_name, d, &at, err);
+        if (r < 0)
+            return r;
+        if (r == 0 || (d->was_emptied && !is_later(&at, &last)))
+            continue;
+        hex_encode(id, sizeof id, d->instance);
+        d->was_emptied = true;
+        last = at;
+    }
+    return errno ? err_sys(err, errno, "read '%s'", run_top) : 0;
+}
+
+int datadir_claim(struct datadir *d, int run_fd, struct abx_err *err)
+{
+    _cleanup_(closep) int fd =
+        openat(run_fd, CLAIM, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    char text[128] = "";
+    int n;
+
+    if (fd < 0)
+        return err_sys(err, errno, "open '%s' of the run folder", CLAIM);
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        ssize_t k = errno == EWOULDBLOCK ? pread(fd, text, sizeof text - 1, 0) : -1;
+
+        return k < 0 ? err_sys(err, errno, "lock '%s' of the run folder", CLAIM)
+                     : refuse_held(d, slice_str(text), err);
+    }
+    n = snprintf(text, sizeof text, "device %llu\ninode %llu\nprocess %ld\n",
+                 (unsigned long long)d->device, (unsigned long long)d->inode, (long)getpid());
+    if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) != n)
+        return err_sys(err, errno, "write '%s' of the run folder", CLAIM);
+    d->claim_fd = TAKE_FD(fd);
+    return 0;
+}
+
+/* ---- the folder ---- */
 
 /* The folders above an absolute path, as `mkdir -p` makes them. */
 static int make_parents(const char *path, struct abx_err *err)
@@ -126,11 +224,27 @@ static int subdir(int dirfd, const char *name, uid_t uid, mode_t mode, struct ab
     return 0;
 }
 
-int datadir_open(const char *path, struct datadir *ret, struct abx_err *err)
+/* What `format` says, or what is to be said from now on. */
+static int identify(int dirfd, const char *run_top, struct datadir *d, struct abx_err *err)
+{
+    struct stat st;
+    int r;
+
+    if (fstat(dirfd, &st) < 0)
+        return err_sys(err, errno, "look at it");
+    d->device = st.st_dev;
+    d->inode = st.st_ino;
+    if (faccessat(dirfd, "format", F_OK, 0) == 0)
+        return format_read(dirfd, d->instance, err);
+    r = run_top ? find_instance(run_top, d, err) : 0;
+    return r < 0 ? r : format_write(dirfd, d->instance, err);
+}
+
+int datadir_open(const char *path, const char *run_top, struct datadir *ret, struct abx_err *err)
 {
     _cleanup_(closep) int dirfd = -EBADF;
     _cleanup_(closep) int lock_fd = -EBADF;
-    struct datadir d = { .lock_fd = -EBADF };
+    struct datadir d = DATADIR_INIT;
     int r;
 
     if (strlen(path) >= sizeof d.path)
@@ -154,8 +268,7 @@ int datadir_open(const char *path, struct datadir *ret, struct abx_err *err)
     r = lock_take(dirfd, path, &lock_fd, err);
     if (r < 0)
         return r;
-    r = faccessat(dirfd, "format", F_OK, 0) == 0 ? format_read(dirfd, d.instance, err)
-                                                 : format_write(dirfd, d.instance, err);
+    r = identify(dirfd, run_top, &d, err);
     if (r < 0)
         return err_wrap(err, r, "data dir '%s'", path);
     r = subdir(dirfd, "pool", 0, 0700, err);
@@ -208,7 +321,8 @@ int datadir_control_folder(const struct datadir *d, uid_t uid, struct abx_err *e
 void datadir_done(struct datadir *d)
 {
     fd_close(d->lock_fd);
-    d->lock_fd = -EBADF;
+    fd_close(d->claim_fd);
+    d->lock_fd = d->claim_fd = -EBADF;
 }
 
 int datadir_instance(const char *path, char ret[DATADIR_INSTANCE_SIZE], struct abx_err *err)

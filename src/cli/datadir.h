@@ -10,6 +10,9 @@
  */
 #pragma once
 
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -20,12 +23,24 @@
 struct datadir {
     char path[3072];
     char instance[DATADIR_INSTANCE_SIZE];
-    int lock_fd; /* flock held while open */
+    bool was_emptied; /* its instance was found below `run_top` */
+    uint64_t device, inode;
+    int lock_fd;  /* flock held while open */
+    int claim_fd; /* the same, of the file of datadir_claim */
 };
+#define DATADIR_INIT { .lock_fd = -EBADF, .claim_fd = -EBADF }
 
 /* Makes (if missing) and locks the data dir; FAILED_PRECONDITION when another supervisor holds it
- * (with its pid). */
-int datadir_open(const char *path, struct datadir *ret, struct abx_err *err);
+ * (with its pid).
+ *
+ * A folder without `format` is a new service's, unless a run folder in `run_top` (/run/abx; NULL: none is looked for)
+ * says that it was a service's before (datadir_claim): all in it was deleted, and the sandboxes that the service kept
+ * may run on. It gets that instance again, which knows them by its run folder and cgroups, and ends them. */
+int datadir_open(const char *path, const char *run_top, struct datadir *ret, struct abx_err *err);
+/* Writes into the run folder `run_fd` of the instance whose data dir this is (file `data-dir`: lines "device N", "inode
+ * N", "process PID") and locks that while `d` is open. FAILED_PRECONDITION when another supervisor holds it: its data
+ * dir was deleted or copied. */
+int datadir_claim(struct datadir *d, int run_fd, struct abx_err *err);
 void datadir_done(struct datadir *d);
 /* Makes <data-dir>/control and gives it to `uid`, with what lies in it directly. */
 int datadir_control_folder(const struct datadir *d, uid_t uid, struct abx_err *err);

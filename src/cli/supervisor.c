@@ -81,6 +81,7 @@ static int open_role_dir(const struct supervisor *s, int run, const char *name, 
 static int open_run_dir(struct supervisor *s, int *ret_run, struct abx_err *err)
 {
     _cleanup_(closep) int run = -EBADF;
+    int r;
 
     if (mkdir(CLI_RUN_DIR, 0711) < 0 && errno != EEXIST)
         return err_sys(err, errno, "mkdir '%s'", CLI_RUN_DIR);
@@ -90,6 +91,11 @@ static int open_run_dir(struct supervisor *s, int *ret_run, struct abx_err *err)
     run = open(s->run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (run < 0)
         return err_sys(err, errno, "folder '%s'", s->run_dir);
+    r = datadir_claim(&s->dir, run, err);
+    if (r < 0) {
+        s->run_dir[0] = '\0'; /* another one's: nothing in it is to be removed */
+        return r;
+    }
     *ret_run = TAKE_FD(run);
     return 0;
 }
@@ -523,12 +529,19 @@ static void remove_run_dir(const struct supervisor *s)
         const char *name;
         int flags;
     } entries[] = {
-        { "sandboxes", AT_REMOVEDIR },    { "admin.sock", 0 },
-        { "gateway/control.sock", 0 },    { "gateway/engine.sock", 0 },
-        { "gateway/table.sock", 0 },      { "egress/resolv.conf", 0 },
-        { "egress/engine.sock", 0 },      { "egress/table.sock", 0 },
-        { "gateway/proc", AT_REMOVEDIR }, { "egress/proc", AT_REMOVEDIR }, /* see confine.c */
-        { "gateway", AT_REMOVEDIR },      { "egress", AT_REMOVEDIR },
+        { "sandboxes", AT_REMOVEDIR },
+        { "admin.sock", 0 },
+        { "gateway/control.sock", 0 },
+        { "gateway/engine.sock", 0 },
+        { "gateway/table.sock", 0 },
+        { "egress/resolv.conf", 0 },
+        { "egress/engine.sock", 0 },
+        { "egress/table.sock", 0 },
+        { "gateway/proc", AT_REMOVEDIR },
+        { "egress/proc", AT_REMOVEDIR }, /* see confine.c */
+        { "gateway", AT_REMOVEDIR },
+        { "egress", AT_REMOVEDIR },
+        { "data-dir", 0 }, /* last: it says whose the rest is */
     };
     _cleanup_(closep) int run = open(s->run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -632,10 +645,14 @@ static void choose_uids(struct supervisor *s)
 static int set_up(struct supervisor *s, struct abx_err *err)
 {
     const char *host;
-    int r = datadir_open(s->opts->data_dir, &s->dir, err);
+    int r = datadir_open(s->opts->data_dir, CLI_RUN_DIR, &s->dir, err);
 
     if (r < 0)
         return r;
+    if (s->dir.was_emptied)
+        log_warn("the data dir was emptied since a service ran in it: its sandboxes that still run "
+                 "are ended",
+                 "data_dir", s->dir.path, "instance", s->dir.instance, NULL);
     choose_uids(s);
     r = datadir_control_folder(&s->dir, s->control_uid, err);
     if (r == 0)
@@ -729,7 +746,7 @@ int supervisor_run(const struct supervisor_opts *opts, struct abx_err *err)
 
     s = (struct supervisor){ .opts = opts,
                              .signal_fd = -EBADF,
-                             .dir = { .lock_fd = -EBADF },
+                             .dir = DATADIR_INIT,
                              .local = LOCAL_DIR_INIT,
                              .tls = SUPERVISOR_TLS_INIT,
                              .resolv = RESOLV_COPY_INIT,

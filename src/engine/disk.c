@@ -215,16 +215,29 @@ static int each_entry(int dirfd, int (*fn)(void *user, const char *name), void *
     return errno ? err_sys(err, errno, "list a folder of the pool") : 0;
 }
 
+static int stop_at_any(void *user, const char *name)
+{
+    (void)user;
+    (void)name;
+    return 1;
+}
+
+/* Only looked at: where the folder itself is the pool, other processes have it open. */
+static bool has_content(int dirfd, const char *name)
+{
+    _cleanup_(closep) int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    return fd < 0 || each_entry(fd, stop_at_any, NULL, NULL) != 0;
+}
+
 static int stop_at_content(void *user, const char *name)
 {
     static const char *const mine[] = { "lock", "fs", "uppers", "trash", "saved", "disk.img.new" };
     int dirfd = *(int *)user;
 
     for (size_t i = 0; i < ARRAY_SIZE(mine); i++) {
-        if (strcmp(name, mine[i]) != 0)
-            continue;
-        /* rmdir is the question whether it is empty; an empty one is made again. */
-        return i > 0 && i < 5 && unlinkat(dirfd, name, AT_REMOVEDIR) < 0;
+        if (strcmp(name, mine[i]) == 0)
+            return i > 0 && i < 5 && has_content(dirfd, name);
     }
     return 1;
 }
@@ -252,6 +265,9 @@ static int choose_kind(struct disk_pool *p, uint64_t size_bytes, struct abx_err 
 
     if (faccessat(p->dir_fd, "disk.img", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         return disk_image_open(p, size_bytes, err);
+    r = disk_image_check_none(p, err);
+    if (r < 0)
+        return r;
     if (fstatfs(p->dir_fd, &st) < 0)
         return err_sys(err, errno, "look at the file system of '%s'", p->dir);
     if (st.f_type == BTRFS_SUPER_MAGIC) {
@@ -342,6 +358,7 @@ int disk_pool_open(const struct disk_opts *opts, struct disk_pool **ret, struct 
     if (!p)
         return err_oom(err);
     p->dir_fd = p->fd = p->uppers_fd = p->trash_fd = p->saved_fd = -EBADF;
+    p->may_drop = opts->may_drop;
     r = open_pool(p, opts, &why);
     if (r < 0 && !opts->may_be_dead) {
         if (err)

@@ -31,6 +31,9 @@ struct disk_opts {
     /* Nothing uses the pool: an image that is mounted read-only, as the kernel makes it after an error, is
      * mounted anew. */
     bool is_unused;
+    /* Of an engine that starts: what is mounted from an image that was deleted meanwhile is unmounted, and a new
+     * image made. Else that is an error, as is anything that is mounted there from elsewhere, always. */
+    bool may_drop;
 };
 
 /* Opens or makes the pool and mounts it if it is an image (once: what is mounted from an earlier

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "engine/disk_internal.h"
 #include "engine/mountinfo.h"
@@ -256,23 +257,61 @@ static int mount_loop(struct disk_pool *p, const struct image_type *type, int lo
     return 0;
 }
 
-/* 1 when <dir>/fs is mounted from our image, 0 when nothing is mounted there. */
+/* Does the loop device "/dev/loopN" hold a file that has no name any more? sysfs says so. */
+static bool is_of_deleted(const char *device)
+{
+    static const char end[] = " (deleted)\n";
+    _cleanup_(buf_done) struct buf b = BUF_INIT(PATH_MAX + sizeof end);
+    const char *name = strrchr(device, '/');
+    char path[PATH_MAX];
+
+    if (!name || snprintf(path, sizeof path, "/sys/block/%s/loop/backing_file", name + 1) >=
+                     (int)sizeof path)
+        return false;
+    return file_read(AT_FDCWD, path, &b, NULL) == 0 && b.len > sizeof end - 1 &&
+           memcmp(buf_data(&b) + b.len - (sizeof end - 1), end, sizeof end - 1) == 0;
+}
+
+/* Takes a mount off <dir>/fs that is not of the image beside it. A data dir that was deleted under sandboxes leaves
+ * such a one, because what is mounted cannot be deleted. Those that still run have their own ways to its files; the
+ * device goes with the last of them. */
+static int drop_mount(struct disk_pool *p, const struct mountinfo *m, struct abx_err *err)
+{
+    if (!is_of_deleted(m->source))
+        return err_set(err, ABX_FAILED_PRECONDITION,
+                       "'%s' is mounted from %s, but not from the image beside it: unmount it",
+                       p->path, m->source);
+    if (!p->may_drop)
+        return err_set(err, ABX_FAILED_PRECONDITION,
+                       "'%s' is mounted from an image that was deleted: start the service again",
+                       p->path);
+    if (umount2(p->path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
+        return err_sys(err, errno, "unmount '%s', whose image was deleted", p->path);
+    log_warn("the pool's image was deleted while it was mounted: unmounted", "path", p->path,
+             "device", m->source, NULL);
+    return 0;
+}
+
+/* 1 when <dir>/fs is mounted from our image (NULL: there is none), 0 when nothing is mounted there. */
 static int is_mounted(struct disk_pool *p, const struct stat *image, struct abx_err *err)
 {
-    _cleanup_(buf_done) struct buf text = BUF_INIT(MOUNTINFO_MAX);
-    _cleanup_(closep) int fd = -EBADF;
-    struct mountinfo m;
-    int r = mountinfo_read(&text, err);
+    for (;;) {
+        _cleanup_(buf_done) struct buf text = BUF_INIT(MOUNTINFO_MAX);
+        _cleanup_(closep) int fd = -EBADF;
+        struct mountinfo m;
+        int r = mountinfo_read(&text, err);
 
-    if (r < 0)
-        return r;
-    if (!mountinfo_find(buf_slice(&text), p->path, &m))
-        return 0;
-    fd = open(m.source, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || !is_bound_to(fd, image))
-        return err_set(err, ABX_FAILED_PRECONDITION,
-                       "'%s' is mounted, but not from the image beside it: unmount it", p->path);
-    return 1;
+        if (r < 0)
+            return r;
+        if (!mountinfo_find(buf_slice(&text), p->path, &m))
+            return 0;
+        fd = image ? open(m.source, O_RDONLY | O_CLOEXEC) : -EBADF;
+        if (fd >= 0 && is_bound_to(fd, image))
+            return 1;
+        r = drop_mount(p, &m, err);
+        if (r < 0)
+            return r;
+    }
 }
 
 /* Makes file, device and file system as large as `wanted` when they are smaller. */
@@ -352,13 +391,27 @@ static int open_image(struct disk_pool *p, uint64_t size_bytes, struct abx_err *
     return grow(p, fd, &st, size_bytes, err);
 }
 
+static int set_path(struct disk_pool *p, struct abx_err *err)
+{
+    if (snprintf(p->path, sizeof p->path, "%s/%s", p->dir, MOUNT_DIR) >= (int)sizeof p->path)
+        return err_set(err, ABX_INVALID_ARGUMENT, "the path of the data dir is too long");
+    return 0;
+}
+
+int disk_image_check_none(struct disk_pool *p, struct abx_err *err)
+{
+    int r = set_path(p, err);
+
+    return r < 0 ? r : is_mounted(p, NULL, err);
+}
+
 int disk_image_open(struct disk_pool *p, uint64_t size_bytes, struct abx_err *err)
 {
     bool is_new = faccessat(p->dir_fd, IMAGE, F_OK, AT_SYMLINK_NOFOLLOW) < 0;
-    int r;
+    int r = set_path(p, err);
 
-    if (snprintf(p->path, sizeof p->path, "%s/%s", p->dir, MOUNT_DIR) >= (int)sizeof p->path)
-        return err_set(err, ABX_INVALID_ARGUMENT, "the path of the data dir is too long");
+    if (r < 0)
+        return r;
     p->is_image = true;
     if (is_new) {
         r = make_any(p, size_bytes, err);

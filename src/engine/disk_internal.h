@@ -12,6 +12,7 @@
 struct disk_pool {
     enum disk_kind kind;
     bool is_image;
+    bool may_drop;       /* disk_opts */
     char dir[PATH_MAX];  /* <data-dir>/pool */
     char path[PATH_MAX]; /* where uppers/ and trash/ are */
     char why_plain[DISK_WHY_MAX];
@@ -39,6 +40,8 @@ int disk_image_open(struct disk_pool *p, uint64_t size_bytes, struct abx_err *er
  * FAILED_PRECONDITION when that is less than an image needs. */
 int disk_image_size(const char *dir, uint64_t wanted, uint64_t *ret, struct abx_err *err);
 int disk_image_unmount(struct disk_pool *p, struct abx_err *err);
+/* Where there is no image: nothing may be mounted on <dir>/fs. See disk_opts.may_drop. */
+int disk_image_check_none(struct disk_pool *p, struct abx_err *err);
 
 /* disk_btrfs.c; `fd` is any folder of the file system */
 int disk_btrfs_enable_quota(int fd, bool is_own, struct abx_err *err);

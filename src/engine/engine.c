@@ -226,10 +226,11 @@ static int stop_at_record(void *user, const char *name)
     return record_name_is_valid(name);
 }
 
-static int open_pool(struct engine *e, bool may_be_dead, bool is_unused, struct abx_err *err)
+static int open_pool(struct engine *e, bool may_be_dead, bool is_unused, bool may_drop,
+                     struct abx_err *err)
 {
-    const struct disk_opts disk = { e->o->data_dir, e->o->instance, e->o->disk_bytes, may_be_dead,
-                                    is_unused };
+    const struct disk_opts disk = { e->o->data_dir, e->o->instance, e->o->disk_bytes,
+                                    may_be_dead,    is_unused,      may_drop };
 
     return disk_pool_open(&disk, &e->pool, err);
 }
@@ -241,7 +242,7 @@ void engine_pool_works(struct engine *e)
 
     if (!disk_pool_why_dead(dead)[0])
         return;
-    if (open_pool(e, false, false, &err) < 0) {
+    if (open_pool(e, false, false, false, &err) < 0) {
         log_err("the pool", &err);
         return;
     }
@@ -261,7 +262,7 @@ static int open_facilities(struct engine *e, struct abx_err *err)
     /* Sandboxes that run have to end when they are told to, with or without a pool. */
     has_records = r == 0 && record_each(e->records_fd, stop_at_record, NULL, NULL) != 0;
     if (r == 0)
-        r = open_pool(e, has_records, !has_records, err);
+        r = open_pool(e, has_records, !has_records, true, err);
     if (r == 0 && disk_pool_why_dead(e->pool)[0])
         log_warn("the pool cannot be used: sandboxes can be ended and not made", "why",
                  disk_pool_why_dead(e->pool), NULL);

@@ -464,8 +464,8 @@ static int make_spawner(struct worker *w, struct abx_err *err)
 /* Killing and removing must go on without a pool. */
 static int open_pool(struct worker *w, bool may_be_dead, struct abx_err *err)
 {
-    const struct disk_opts disk = { w->o->data_dir, w->o->instance, w->o->disk_bytes, may_be_dead,
-                                    false };
+    const struct disk_opts disk = { w->o->data_dir, w->o->instance, w->o->disk_bytes,
+                                    may_be_dead,    false,          false };
 
     return disk_pool_open(&disk, &w->pool, err);
 }

@@ -197,6 +197,27 @@ def test_an_image_that_is_mounted_elsewhere_is_not_opened_through_a_second_devic
         first.close()
 
 
+def test_what_is_mounted_from_elsewhere_is_refused(instance, data):
+    """A deleted image is dropped by an engine that starts (test_serve.py), by nobody else."""
+    tool = Tool(instance)
+    pool = Path(tool("pool", data / "d", 1024).split(" ")[1])
+    (pool.parent / "disk.img").unlink()
+    with pytest.raises(ToolError, match=f"'{pool}' is mounted from an image that was deleted: start the service again"):
+        tool("pool", data / "d", 1024)
+    subprocess.run(["umount", pool], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "none", pool], check=True)
+    for _ in range(2):
+        with pytest.raises(ToolError, match=f"'{pool}' is mounted from none, but not from the image beside it: unmount it"):
+            tool("pool", data / "d", 1024)
+        assert mounts_below(data) == [str(pool)]
+        (pool.parent / "disk.img").write_bytes(b"\0" * 65600 + b"_BHRfS_M")  # as far as it is looked at before
+    subprocess.run(["umount", pool], check=True)
+    (pool.parent / "disk.img").unlink()
+    tool("pool", data / "d", 1024)
+    tool("remove-tree")
+    tool.close()
+
+
 def test_a_pool_in_use_is_not_unmounted(disk):
     disk("upper", "a", 1024)
     with open(disk.pool / "uppers/a/u/x", "w"):
@@ -321,6 +342,21 @@ def test_without_btrfs_the_image_is_xfs_or_the_pool_a_folder(instance, data):
         assert not (data / "d/pool/disk.img").exists()
     tool("remove-tree")
     tool.close()
+
+
+def test_an_empty_folder_is_not_taken_from_those_who_have_it_open(instance, data):
+    """As all workers have it when a service starts where no image can be made."""
+    mask = 'for p in mkfs.btrfs mkfs.xfs; do p=$(realpath /usr/sbin/$p) && [ -e "$p" ] && mount --bind /dev/null "$p"; done; exec "$0" "$@"'
+    first, second = tools = [Tool(instance, prefix=("unshare", "-m", "sh", "-c", mask)) for _ in range(2)]
+    for tool in tools:
+        assert tool("pool", data / "d", 1024).startswith("plain ")
+    first("upper", "a", 1024)
+    assert second("uppers") == "a"
+    first("trash", "a")
+    second("empty")
+    first("remove-tree")
+    for tool in tools:
+        tool.close()
 
 
 def test_two_pools_side_by_side(disk, instance, data):

@@ -17,7 +17,7 @@ from pathlib import Path
 import processes
 import pytest
 from limits import own_groups
-from service import Service, clean_up, left_behind
+from service import OWNER, Service, clean_up, left_behind
 
 
 def abx(build_dir, *args, **kwargs):
@@ -307,6 +307,55 @@ def test_only_a_template_is_not_found(build_dir, base_template):
         while (status := service.request("POST", "/v2/sandboxes", {"templateID": "base"})[0]) != 201:
             assert status == 500 and time.monotonic() < deadline
             time.sleep(0.05)
+
+
+def empty(service):
+    """`rm -rf` of what is in a data dir: what is mounted stays, with the folders above it."""
+    owner = (service.data_dir / OWNER).read_text()
+    subprocess.run(["rm", "-rf", *service.data_dir.iterdir()], stderr=subprocess.DEVNULL, timeout=60, check=False)
+    (service.data_dir / OWNER).write_text(owner)  # of the test kit
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGKILL])
+def test_a_data_dir_that_was_deleted_under_its_sandboxes(build_dir, base_template, sig):
+    """The next service ends what is left of them, and works."""
+    with Service(build_dir) as service:
+        instance = service.instance()
+        old = service.create(timeout=600)["sandboxID"]
+        service.stop(sig)
+        inits = first_processes(service)
+        assert inits
+        empty(service)
+        service.start()
+        is_image = (service.data_dir / "pool/disk.img").exists()
+        assert service.instance() == instance
+        assert "the data dir was emptied" in service.logged()
+        assert ("the pool's image was deleted while it was mounted" in service.logged()) == is_image
+        processes.wait_gone(inits, 30)
+        new = service.create(timeout=600)["sandboxID"]
+        assert [box["sandboxID"] for box in service.request("GET", "/v2/sandboxes")[2]] == [new] != [old]
+        deadline = time.monotonic() + 30
+        while found := service.audit():
+            assert time.monotonic() < deadline, found
+            time.sleep(0.2)
+        assert "could not be prepared" not in service.logged()
+        mounts = Path("/proc/self/mountinfo").read_text()
+        assert mounts.count(str(service.data_dir)) == is_image
+        service.stop()
+        assert left_of(service) == []
+
+
+def test_a_data_dir_that_was_emptied_or_copied_while_it_is_served(build_dir, base_template, tmp_path):
+    """There is no second service of its instance."""
+    with Service(build_dir) as service:
+        instance = service.instance()
+        shutil.copytree(service.data_dir, tmp_path / "copy", ignore=shutil.ignore_patterns("pool", "*.sock", "local-clients"))
+        (service.data_dir / "lock").unlink()  # as the deletion of all of it does
+        (service.data_dir / "format").unlink()
+        for folder in (tmp_path / "copy", service.data_dir):
+            run = abx(build_dir, "serve", "--listen", "127.0.0.1:0", "--data-dir", folder)
+            assert run.returncode == 1 and f"process {service.process.pid} has its instance {instance}" in run.stderr, run
+        assert service.kill(service.create()["sandboxID"]) == 204
 
 
 @pytest.mark.parametrize("dies", ["test", "service"])

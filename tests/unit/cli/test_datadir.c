@@ -46,13 +46,13 @@ static void instance_stays_the_same(void **state)
     struct stat st;
 
     (void)state;
-    assert_int_equal(datadir_open(path, &a, NULL), 0);
+    assert_int_equal(datadir_open(path, NULL, &a, NULL), 0);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0711);
     assert_int_equal(datadir_instance(path, instance, NULL), 0);
     assert_string_equal(instance, a.instance);
     datadir_done(&a);
-    assert_int_equal(datadir_open(path, &b, NULL), 0);
+    assert_int_equal(datadir_open(path, NULL, &b, NULL), 0);
     assert_string_equal(b.instance, instance);
     datadir_done(&b);
 }
@@ -64,12 +64,12 @@ static void second_supervisor_is_refused_with_the_pid(void **state)
     char pid[32];
 
     (void)state;
-    assert_int_equal(datadir_open(path, &a, NULL), 0);
+    assert_int_equal(datadir_open(path, NULL, &a, NULL), 0);
     (void)snprintf(pid, sizeof pid, "process %ld", (long)getpid());
-    assert_int_equal(datadir_open(path, &b, &err), ABX_FAILED_PRECONDITION);
+    assert_int_equal(datadir_open(path, NULL, &b, &err), ABX_FAILED_PRECONDITION);
     assert_non_null(strstr(err.msg, pid));
     datadir_done(&a);
-    assert_int_equal(datadir_open(path, &b, &err), 0);
+    assert_int_equal(datadir_open(path, NULL, &b, &err), 0);
     datadir_done(&b);
 }
 
@@ -89,14 +89,120 @@ static void bad_formats_are_refused(void **state)
     char file[80];
 
     (void)state;
-    assert_int_equal(datadir_open(path, &a, NULL), 0);
+    assert_int_equal(datadir_open(path, NULL, &a, NULL), 0);
     datadir_done(&a);
     (void)snprintf(file, sizeof file, "%s/format", path);
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         assert_int_equal(
             file_replace(AT_FDCWD, file, rows[i].text, strlen(rows[i].text), 0644, false, NULL), 0);
-        assert_int_equal(datadir_open(path, &a, NULL), rows[i].code);
+        assert_int_equal(datadir_open(path, NULL, &a, NULL), rows[i].code);
     }
+}
+
+/* A run folder as the supervisor makes it; fd owned by the caller. */
+static int run_folder(const char *name)
+{
+    char folder[96];
+    int fd;
+
+    (void)snprintf(folder, sizeof folder, "%s/run/%s", top, name);
+    assert_int_equal(path_mkdirs(AT_FDCWD, folder, 0755, NULL), 0);
+    fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static void remove_format(void)
+{
+    char file[80];
+
+    (void)snprintf(file, sizeof file, "%s/format", path);
+    assert_int_equal(unlink(file), 0);
+}
+
+static void an_emptied_folder_gets_its_instance_again(void **state)
+{
+    char run_top[64], first[DATADIR_INSTANCE_SIZE];
+    struct datadir a, b;
+    int fd;
+
+    (void)state;
+    (void)snprintf(run_top, sizeof run_top, "%s/run", top);
+    assert_int_equal(datadir_open(path, run_top, &a, NULL), 0); /* there is no such folder yet */
+    assert_false(a.was_emptied);
+    memcpy(first, a.instance, sizeof first);
+    fd = run_folder(first);
+    assert_int_equal(datadir_claim(&a, fd, NULL), 0);
+    datadir_done(&a);
+    fd_close(run_folder("0123456789ab")); /* of a service from before there was such a file */
+    fd_close(run_folder("local"));
+    remove_format();
+    assert_int_equal(datadir_open(path, run_top, &b, NULL), 0);
+    assert_true(b.was_emptied);
+    assert_string_equal(b.instance, first);
+    assert_int_equal(datadir_claim(&b, fd, NULL), 0);
+    datadir_done(&b);
+    assert_int_equal(datadir_open(path, run_top, &b, NULL), 0); /* `format` says so by now */
+    assert_false(b.was_emptied);
+    assert_string_equal(b.instance, first);
+    datadir_done(&b);
+    /* Another folder is another service. */
+    (void)snprintf(path, sizeof path, "%s/b", top);
+    assert_int_equal(datadir_open(path, run_top, &b, NULL), 0);
+    assert_false(b.was_emptied);
+    assert_string_not_equal(b.instance, first);
+    datadir_done(&b);
+    fd_close(fd);
+}
+
+static void of_two_run_folders_the_later_one_counts(void **state)
+{
+    static const char *const names[] = { "00000000000a", "00000000000c", "00000000000b" };
+    const struct timespec times[] = { { 1000, 5 }, { 1000, 7 }, { 1000, 6 } };
+    struct datadir a;
+    char run_top[64];
+
+    (void)state;
+    (void)snprintf(run_top, sizeof run_top, "%s/run", top);
+    assert_int_equal(datadir_open(path, run_top, &a, NULL), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        int fd = run_folder(names[i]);
+
+        assert_int_equal(datadir_claim(&a, fd, NULL), 0);
+        assert_int_equal(utimensat(fd, "data-dir", (struct timespec[]){ times[i], times[i] }, 0),
+                         0);
+        fd_close(a.claim_fd);
+        fd_close(fd);
+    }
+    a.claim_fd = -EBADF;
+    datadir_done(&a);
+    remove_format();
+    assert_int_equal(datadir_open(path, run_top, &a, NULL), 0);
+    assert_string_equal(a.instance, names[1]);
+    datadir_done(&a);
+}
+
+static void a_held_run_folder_is_refused_with_the_pid(void **state)
+{
+    struct datadir a, b;
+    struct abx_err err;
+    char pid[32];
+    int fd;
+
+    (void)state;
+    assert_int_equal(datadir_open(path, NULL, &a, NULL), 0);
+    fd = run_folder(a.instance);
+    assert_int_equal(datadir_claim(&a, fd, NULL), 0);
+    b = a; /* a copy of the data dir, say */
+    b.lock_fd = b.claim_fd = -EBADF;
+    (void)snprintf(pid, sizeof pid, "process %ld", (long)getpid());
+    assert_int_equal(datadir_claim(&b, fd, &err), ABX_FAILED_PRECONDITION);
+    assert_non_null(strstr(err.msg, pid));
+    assert_non_null(strstr(err.msg, a.instance));
+    datadir_done(&a);
+    assert_int_equal(datadir_claim(&b, fd, &err), 0);
+    datadir_done(&b);
+    fd_close(fd);
 }
 
 int main(void)
@@ -106,6 +212,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(second_supervisor_is_refused_with_the_pid, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(bad_formats_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_emptied_folder_gets_its_instance_again, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(of_two_run_folders_the_later_one_counts, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_held_run_folder_is_refused_with_the_pid, set_up,
+                                        tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
