@@ -2,6 +2,7 @@
 #include "store/queue.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,10 +27,10 @@ struct store {
     struct op *done_head, **done_tail;
     bool is_stopping;
     bool wants_checkpoint;
-    int beat_fd;      /* -1: none */
-    struct db normal; /* the writer's */
-    struct db full;   /* the writer's, synced commits */
-    struct db third;  /* the checkpointer's */
+    atomic_int beat_fd; /* -1: none */
+    struct db normal;   /* the writer's */
+    struct db full;     /* the writer's, synced commits */
+    struct db third;    /* the checkpointer's */
 };
 
 struct op_chunk {
@@ -122,20 +123,18 @@ int queue_push_durable(struct store *s, struct op *op, store_done_fn done, void 
 
 /* --- writer ------------------------------------------------------------------------------------ */
 
-/* With the lock held. */
-static void beat(const struct store *s)
+static void beat(struct store *s)
 {
     const uint64_t one = 1;
+    int fd = atomic_load(&s->beat_fd);
 
-    if (s->beat_fd >= 0)
-        (void)!write(s->beat_fd, &one, sizeof one); /* fails after 2^64 beats that nobody read */
+    if (fd >= 0)
+        (void)!write(fd, &one, sizeof one); /* fails after 2^64 beats that nobody read */
 }
 
 void store_beat(struct store *s, int fd)
 {
-    uv_mutex_lock(&s->lock);
-    s->beat_fd = fd;
-    uv_mutex_unlock(&s->lock);
+    atomic_store(&s->beat_fd, fd);
 }
 
 /* Takes up to BATCH_MAX waiting ops of the same durability; NULL when stopping and empty. */
@@ -166,13 +165,15 @@ static struct op *take_batch(struct store *s, size_t *ret_n)
     return batch;
 }
 
-/* Each op is whole or not at all: a savepoint per op when there are several. */
-static void run_batch(struct db *d, struct op *batch, size_t n)
+/* Each op is whole or not at all: a savepoint per op when there are several. Each is a beat: a database that somebody else
+ * has locked lets every one of them wait for its time. */
+static void run_batch(struct store *s, struct db *d, struct op *batch, size_t n)
 {
     struct abx_err err = { 0 };
     int r = db_script(d, "BEGIN", &err);
 
     for (struct op *op = batch; op && r == 0; op = op->next) {
+        beat(s);
         if (n > 1)
             r = db_script(d, "SAVEPOINT one", &err);
         if (r < 0)
@@ -230,7 +231,7 @@ static void writer_main(void *user)
 
     (void)pthread_setname_np(pthread_self(), STORE_THREAD);
     while ((batch = take_batch(s, &n)) != NULL) {
-        run_batch(batch->is_durable ? &s->full : &s->normal, batch, n);
+        run_batch(s, batch->is_durable ? &s->full : &s->normal, batch, n);
         give_back(s, batch);
     }
 }
@@ -353,7 +354,7 @@ int store_open(uv_loop_t *loop, const char *dir, struct store **ret, struct abx_
 
     if (!s)
         return err_oom(err);
-    s->beat_fd = -1;
+    atomic_init(&s->beat_fd, -1);
     s->tail = &s->head;
     s->done_tail = &s->done_head;
     r = open_all(s, dir, err);

@@ -5,6 +5,7 @@ started again, sandboxes live on, and nothing stays that no one owns.
 import http.client
 import os
 import signal
+import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -123,6 +124,24 @@ def test_a_hung_role_is_started_again_and_no_call_waits_for_it(build_dir, base_t
         assert log.count("role hangs, killing it") == 1 and f'name="{name}" pid="{pid}"' in log
         assert f'why="no heartbeat {f"of {thread} " if thread else ""}for ' in log
         wait_for("the sandboxes from before", lambda: all(is_healthy(service, box) for box in kept), 20)
+        end_all(service)
+
+
+def test_a_locked_database_is_no_hung_control(build_dir, base_template):
+    """Somebody has a transaction open in it: every write fails after its 5 s, and control is no role that hangs."""
+    with Service(build_dir, "--gateways", "1") as service:
+        before = service.roles()["abx-control"]
+        db = sqlite3.connect(service.data_dir / "control/abx.db", isolation_level=None, timeout=20)
+        db.execute("BEGIN IMMEDIATE")
+        with ThreadPoolExecutor(6) as pool:
+            creates = [pool.submit(service.request, "POST", "/v2/sandboxes", {"templateID": "base", "timeout": 60}, None, 100)
+                       for _ in range(6)]
+            time.sleep(16)  # longer than the watchdog's limit
+            db.execute("ROLLBACK")
+            db.close()
+            assert {call.result()[0] for call in creates} <= {201, 429, 503}
+        wait_for("an answer", lambda: service.create(timeout=60), 20)
+        assert service.roles()["abx-control"] == before
         end_all(service)
 
 
