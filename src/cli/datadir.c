@@ -113,13 +113,66 @@ static int refuse_held(const struct datadir *d, struct slice text, struct abx_er
                    d->path, (int)pid.n, (const char *)pid.p, d->instance);
 }
 
+struct dir_handle {
+    struct file_handle head;
+    uint8_t bytes[MAX_HANDLE_SZ];
+};
+
+/* What finds the folder as long as there is one, however its number is used later; "-" where the file system has no such
+ * thing. */
+static void handle_print(int dirfd, char to[HANDLE_TEXT_SIZE])
+{
+    struct dir_handle h = { .head.handle_bytes = sizeof h.bytes };
+    int mount_id;
+
+    if (name_to_handle_at(dirfd, "", &h.head, &mount_id, AT_EMPTY_PATH) < 0) {
+        (void)snprintf(to, HANDLE_TEXT_SIZE, "-");
+        return;
+    }
+    hex_encode((const uint8_t *)&h.head.handle_type, sizeof h.head.handle_type, to);
+    hex_encode(h.bytes, h.head.handle_bytes, to + strlen(to));
+}
+
+/* Is the folder of that handle, in the file system of `dirfd`, deleted? False when that cannot be told. */
+static bool handle_is_gone(int dirfd, struct slice text)
+{
+    struct dir_handle h = { 0 };
+    size_t head = 2 * sizeof h.head.handle_type, n = text.n > head ? (text.n - head) / 2 : 0;
+    _cleanup_(closep) int fd = -EBADF;
+    struct stat st;
+
+    if (n == 0 || n > sizeof h.bytes ||
+        !hex_decode(slice_of(text.p + head, text.n - head), h.bytes, n) ||
+        !hex_decode(slice_of(text.p, head), (uint8_t *)&h.head.handle_type,
+                    sizeof h.head.handle_type))
+        return false;
+    h.head.handle_bytes = (unsigned)n;
+    fd = open_by_handle_at(dirfd, &h.head, O_PATH | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ESTALE;
+    return fstat(fd, &st) == 0 && st.st_nlink == 0;
+}
+
+/* Was what the text tells of this folder, or one in its place that is deleted? A folder that was moved away is another
+ * service's, with all it has. */
+static bool is_same_place(struct slice text, int dirfd, const struct datadir *d)
+{
+    struct slice path = line_value(text, "path");
+    uint64_t device, inode;
+
+    if (!slice_eq_str(path, d->real) ||
+        !str_parse_u64(line_value(text, "device"), UINT64_MAX, &device) ||
+        !str_parse_u64(line_value(text, "inode"), UINT64_MAX, &inode) || device != d->device)
+        return false;
+    return inode == d->inode || handle_is_gone(dirfd, line_value(text, "handle"));
+}
+
 /* Looks at <top_fd>/<id>: 1 when it is of the folder `d`, last written at *ret_time. */
-static int claim_is_of(int top_fd, const char *id, const struct datadir *d,
+static int claim_is_of(int top_fd, const char *id, int dirfd, const struct datadir *d,
                        struct timespec *ret_time, struct abx_err *err)
 {
     _cleanup_(buf_done) struct buf b = BUF_INIT(FORMAT_FILE_MAX);
     char name[64];
-    uint64_t device, inode;
     struct stat st;
     int r;
 
@@ -130,9 +183,7 @@ static int claim_is_of(int top_fd, const char *id, const struct datadir *d,
     if (r < 0)
         return r;
     *ret_time = st.st_mtim;
-    return str_parse_u64(line_value(buf_slice(&b), "device"), UINT64_MAX, &device) &&
-           str_parse_u64(line_value(buf_slice(&b), "inode"), UINT64_MAX, &inode) &&
-           device == d->device && inode == d->inode;
+    return is_same_place(buf_slice(&b), dirfd, d);
 }
 
 static bool is_later(const struct timespec *a, const struct timespec *b)
@@ -141,8 +192,8 @@ static bool is_later(const struct timespec *a, const struct timespec *b)
 }
 
 /* The instance that the folder had last; leaves d->instance empty when it had none. Run folders do not outlive a
- * reboot, as numbers of inodes may not, and a number that another folder has by now is of one that is deleted. */
-static int find_instance(const char *run_top, struct datadir *d, struct abx_err *err)
+ * reboot, as numbers of devices may not. */
+static int find_instance(const char *run_top, int data_fd, struct datadir *d, struct abx_err *err)
 {
     _cleanup_(closedirp) DIR *top = opendir(run_top);
     struct timespec last = { 0 }, at = { 0 };
@@ -156,7 +207,7 @@ static int find_instance(const char *run_top, struct datadir *d, struct abx_err 
 
         if (!hex_decode(slice_str(e->d_name), id, sizeof id))
             continue;
-        r = claim_is_of(dirfd(top), e->d_name, d, &at, err);
+        r = claim_is_of(dirfd(top), e->d_name, data_fd, d, &at, err);
         if (r < 0)
             return r;
         if (r == 0 || (d->was_emptied && !is_later(&at, &last)))
@@ -172,7 +223,7 @@ int datadir_claim(struct datadir *d, int run_fd, struct abx_err *err)
 {
     _cleanup_(closep) int fd =
         openat(run_fd, CLAIM, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    char text[128] = "";
+    char text[FORMAT_FILE_MAX] = "";
     int n;
 
     if (fd < 0)
@@ -183,8 +234,9 @@ int datadir_claim(struct datadir *d, int run_fd, struct abx_err *err)
         return k < 0 ? err_sys(err, errno, "lock '%s' of the run folder", CLAIM)
                      : refuse_held(d, slice_str(text), err);
     }
-    n = snprintf(text, sizeof text, "device %llu\ninode %llu\nprocess %ld\n",
-                 (unsigned long long)d->device, (unsigned long long)d->inode, (long)getpid());
+    n = snprintf(text, sizeof text, "device %llu\ninode %llu\nhandle %s\nprocess %ld\npath %s\n",
+                 (unsigned long long)d->device, (unsigned long long)d->inode, d->handle,
+                 (long)getpid(), d->real);
     if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) != n)
         return err_sys(err, errno, "write '%s' of the run folder", CLAIM);
     d->claim_fd = TAKE_FD(fd);
@@ -227,16 +279,24 @@ static int subdir(int dirfd, const char *name, uid_t uid, mode_t mode, struct ab
 /* What `format` says, or what is to be said from now on. */
 static int identify(int dirfd, const char *run_top, struct datadir *d, struct abx_err *err)
 {
+    char link[64];
     struct stat st;
+    ssize_t n;
     int r;
 
     if (fstat(dirfd, &st) < 0)
         return err_sys(err, errno, "look at it");
     d->device = st.st_dev;
     d->inode = st.st_ino;
+    handle_print(dirfd, d->handle);
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", dirfd);
+    n = readlink(link, d->real, sizeof d->real - 1);
+    if (n < 0)
+        return err_sys(err, errno, "read '%s'", link);
+    d->real[n] = '\0';
     if (faccessat(dirfd, "format", F_OK, 0) == 0)
         return format_read(dirfd, d->instance, err);
-    r = run_top ? find_instance(run_top, d, err) : 0;
+    r = run_top ? find_instance(run_top, dirfd, d, err) : 0;
     return r < 0 ? r : format_write(dirfd, d->instance, err);
 }
 

@@ -20,13 +20,17 @@
 #define DATADIR_FORMAT 1
 #define DATADIR_INSTANCE_SIZE 13 /* 12 hex digits and NUL */
 
+#define HANDLE_TEXT_SIZE 288 /* the kernel's MAX_HANDLE_SZ of 128 bytes and a type, in hex digits */
+
 struct datadir {
     char path[3072];
     char instance[DATADIR_INSTANCE_SIZE];
     bool was_emptied; /* its instance was found below `run_top` */
     uint64_t device, inode;
-    int lock_fd;  /* flock held while open */
-    int claim_fd; /* the same, of the file of datadir_claim */
+    char handle[HANDLE_TEXT_SIZE]; /* of name_to_handle_at, "-" where there is none */
+    char real[3072];               /* `path` without links */
+    int lock_fd;                   /* flock held while open */
+    int claim_fd;                  /* the same, of the file of datadir_claim */
 };
 #define DATADIR_INIT { .lock_fd = -EBADF, .claim_fd = -EBADF }
 
@@ -34,11 +38,12 @@ struct datadir {
  * (with its pid).
  *
  * A folder without `format` is a new service's, unless a run folder in `run_top` (/run/abx; NULL: none is looked for)
- * says that it was a service's before (datadir_claim): all in it was deleted, and the sandboxes that the service kept
- * may run on. It gets that instance again, which knows them by its run folder and cgroups, and ends them. */
+ * says that it was a service's before (datadir_claim), or that the folder at its place was, which is deleted: the
+ * sandboxes that the service kept may run on. It gets that instance again, which knows them by its run folder and
+ * cgroups, and ends them. */
 int datadir_open(const char *path, const char *run_top, struct datadir *ret, struct abx_err *err);
 /* Writes into the run folder `run_fd` of the instance whose data dir this is (file `data-dir`: lines "device N", "inode
- * N", "process PID") and locks that while `d` is open. FAILED_PRECONDITION when another supervisor holds it: its data
+ * N", "handle HEX", "process PID", "path PATH") and locks that while `d` is open. FAILED_PRECONDITION when another supervisor holds it: its data
  * dir was deleted or copied. */
 int datadir_claim(struct datadir *d, int run_fd, struct abx_err *err);
 void datadir_done(struct datadir *d);

@@ -316,8 +316,18 @@ def empty(service):
     (service.data_dir / OWNER).write_text(owner)  # of the test kit
 
 
-@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGKILL])
-def test_a_data_dir_that_was_deleted_under_its_sandboxes(build_dir, base_template, sig):
+def replace(service):
+    """Deletes a data dir wholly; the one in its place is another folder."""
+    new = service.data_dir.with_suffix(".new")
+    new.mkdir()
+    shutil.copy(service.data_dir / OWNER, new)
+    subprocess.run(["umount", service.data_dir / "pool/fs"], stderr=subprocess.DEVNULL, timeout=60, check=False)
+    shutil.rmtree(service.data_dir)
+    new.rename(service.data_dir)
+
+
+@pytest.mark.parametrize("sig, delete", [(signal.SIGTERM, empty), (signal.SIGKILL, empty), (signal.SIGTERM, replace)])
+def test_a_data_dir_that_was_deleted_under_its_sandboxes(build_dir, base_template, sig, delete):
     """The next service ends what is left of them, and works."""
     with Service(build_dir) as service:
         instance = service.instance()
@@ -325,12 +335,12 @@ def test_a_data_dir_that_was_deleted_under_its_sandboxes(build_dir, base_templat
         service.stop(sig)
         inits = first_processes(service)
         assert inits
-        empty(service)
+        delete(service)
         service.start()
         is_image = (service.data_dir / "pool/disk.img").exists()
         assert service.instance() == instance
         assert "the data dir was emptied" in service.logged()
-        assert ("the pool's image was deleted while it was mounted" in service.logged()) == is_image
+        assert ("the pool's image was deleted while it was mounted" in service.logged()) == (is_image and delete is empty)
         processes.wait_gone(inits, 30)
         new = service.create(timeout=600)["sandboxID"]
         assert [box["sandboxID"] for box in service.request("GET", "/v2/sandboxes")[2]] == [new] != [old]

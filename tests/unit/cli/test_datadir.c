@@ -155,6 +155,41 @@ static void an_emptied_folder_gets_its_instance_again(void **state)
     fd_close(fd);
 }
 
+static void a_folder_in_the_place_of_a_deleted_one_gets_its_instance(void **state)
+{
+    _cleanup_(closep) int top_fd = open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char run_top[64], moved[64], first[DATADIR_INSTANCE_SIZE];
+    struct datadir a;
+    int fd;
+
+    (void)state;
+    (void)snprintf(run_top, sizeof run_top, "%s/run", top);
+    (void)snprintf(moved, sizeof moved, "%s/moved", top);
+    assert_int_equal(datadir_open(path, run_top, &a, NULL), 0);
+    if (geteuid() != 0 || strcmp(a.handle, "-") == 0) {
+        datadir_done(&a);
+        skip(); /* nobody else may open handles, and not every file system has some */
+    }
+    memcpy(first, a.instance, sizeof first);
+    fd = run_folder(first);
+    assert_int_equal(datadir_claim(&a, fd, NULL), 0);
+    fd_close(fd);
+    datadir_done(&a);
+    /* It was moved: what is in its place now is another service's. */
+    assert_int_equal(rename(path, moved), 0);
+    assert_int_equal(datadir_open(path, run_top, &a, NULL), 0);
+    assert_false(a.was_emptied);
+    assert_string_not_equal(a.instance, first);
+    datadir_done(&a);
+    /* It is deleted, while what is in its place has another number. */
+    remove_format();
+    assert_int_equal(path_remove_tree(top_fd, "moved", NULL), 0);
+    assert_int_equal(datadir_open(path, run_top, &a, NULL), 0);
+    assert_true(a.was_emptied);
+    assert_string_equal(a.instance, first);
+    datadir_done(&a);
+}
+
 static void of_two_run_folders_the_later_one_counts(void **state)
 {
     static const char *const names[] = { "00000000000a", "00000000000c", "00000000000b" };
@@ -214,6 +249,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(bad_formats_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_emptied_folder_gets_its_instance_again, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_folder_in_the_place_of_a_deleted_one_gets_its_instance,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(of_two_run_folders_the_later_one_counts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_held_run_folder_is_refused_with_the_pid, set_up,
                                         tear_down),
