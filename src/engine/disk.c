@@ -10,11 +10,11 @@
 #include <linux/magic.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -74,25 +74,37 @@ static int wait_child(pid_t pid, int timeout_ms, int stop_fd, int *ret_status, s
     return 0;
 }
 
-static int spawn_tool(const char *path, const char *const *argv, int output_fd, pid_t *ret_pid)
+/* In the child: only what is async-signal-safe. Does not return. */
+static void exec_tool(const char *path, const char *const *argv, int null_fd, int output_fd,
+                      pid_t parent)
 {
     char *const env[] = { (char[]){ "PATH=/usr/sbin:/usr/bin:/sbin:/bin" }, (char[]){ "LC_ALL=C" },
                           NULL };
-    posix_spawn_file_actions_t actions;
-    int e = posix_spawn_file_actions_init(&actions);
 
-    if (e)
-        return e;
-    e = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDWR, 0);
-    if (!e)
-        e = posix_spawn_file_actions_adddup2(&actions, output_fd, 1);
-    if (!e)
-        e = posix_spawn_file_actions_adddup2(&actions, output_fd, 2);
-    /* argv is char *const * for historical reasons; nothing writes there. */
-    if (!e)
-        e = posix_spawn(ret_pid, path, &actions, NULL, (char *const *)(uintptr_t)argv, env);
-    (void)posix_spawn_file_actions_destroy(&actions);
-    return e;
+    /* What it makes is undone when we are gone: it must not go on at it. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent && dup2(null_fd, 0) == 0 &&
+        dup2(output_fd, 1) == 1 && dup2(output_fd, 2) == 2)
+        /* argv is char *const * for historical reasons; nothing writes there. */
+        (void)execve(path, (char *const *)(uintptr_t)argv, env);
+    _exit(127);
+}
+
+/* Its words go to `output_fd`. */
+static int spawn_tool(const char *path, const char *const *argv, int output_fd, pid_t *ret_pid,
+                      struct abx_err *err)
+{
+    _cleanup_(closep) int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    pid_t parent = getpid(), pid;
+
+    if (null_fd < 0)
+        return err_sys(err, errno, "open /dev/null");
+    pid = fork();
+    if (pid < 0)
+        return err_sys(err, errno, "start %s", path);
+    if (pid == 0)
+        exec_tool(path, argv, null_fd, output_fd, parent);
+    *ret_pid = pid;
+    return 0;
 }
 
 /* `words`: the first line of its output, also when it failed. */
@@ -101,17 +113,17 @@ static int run_tool(const char *const *argv, int timeout_ms, int stop_fd, char *
 {
     _cleanup_(closep) int output = memfd_create("tool", MFD_CLOEXEC);
     char path[PATH_MAX];
-    int status = 0, e, r;
-    pid_t pid;
+    int status = 0, r;
+    pid_t pid = -1;
     ssize_t n;
 
     if (output < 0)
         return err_sys(err, errno, "memfd_create");
     if (!find_tool(argv[0], path, sizeof path))
         return err_set(err, ABX_UNIMPLEMENTED, "%s is not installed", argv[0]);
-    e = spawn_tool(path, argv, output, &pid);
-    if (e)
-        return err_sys(err, e, "start %s", path);
+    r = spawn_tool(path, argv, output, &pid, err);
+    if (r < 0)
+        return r;
     r = wait_child(pid, timeout_ms, stop_fd, &status, err);
     if (r < 0)
         return err_wrap(err, r, "%s", path);

@@ -147,36 +147,62 @@ def tools(worker):
     return [pid for pid in processes.children(worker) if processes.read(pid, "comm") == "cp\n"]
 
 
-def test_a_kill_stops_a_copy(build_dir, base_template):
-    """In a pool that is a plain folder, where a copy takes its time."""
+@pytest.fixture(scope="module")
+def plain(build_dir, base_template):
+    """A service whose pool is a plain folder, where a copy takes its time."""
     s = Service(build_dir)
     for folder in ("pool", "pool/uppers", "pool/uppers/a", "pool/uppers/a/u"):  # was used as one before
         (s.data_dir / folder).mkdir(0o700)
     with s:
         shutil.rmtree(s.data_dir / "pool/uppers/a")
-        (saver,) = savers(s)
-        for _ in range(20):  # it may be done before it is seen
-            box = s.create(timeout=300)
-            Envd(s, box).sh("head -c 64M /dev/zero | tee ~/1 ~/2 ~/3 > ~/4")
-            thread, answers, _ = copy_begins(s, box)
-            copies = until(lambda a=answers: a or tools(saver), pause=0.001)
-            if not answers and processes.send(copies[0], signal.SIGSTOP) and processes.alive(copies[0]):
-                break
-            thread.join(60)
-            s.kill(box["sandboxID"])
-        assert s.kill(box["sandboxID"]) == 204
+        yield s
+
+
+def copy_under_way(service):
+    """(sandbox, thread, its answers, pids): a snapshot whose copy is stopped amid its work."""
+    (saver,) = savers(service)
+    for _ in range(20):  # it may be done before it is seen
+        box = service.create(timeout=300)
+        Envd(service, box).sh("head -c 64M /dev/zero | tee ~/1 ~/2 ~/3 > ~/4")
+        thread, answers, _ = copy_begins(service, box)
+        copies = until(lambda a=answers: a or tools(saver), pause=0.001)
+        if not answers and processes.send(copies[0], signal.SIGSTOP) and processes.alive(copies[0]):
+            return box, thread, answers, copies
         thread.join(60)
-        assert answers == [409]
-        processes.wait_gone(copies)
-        # Nothing is left of it, and the next one is made.
-        other = s.create(timeout=300)
-        thread, answers, _ = copy_begins(s, other)
-        thread.join(60)
-        assert answers == [201]
-        for snapshot in s.request("GET", "/snapshots")[2]:
-            assert s.request("DELETE", f"/templates/{snapshot['snapshotID']}")[0] == 204
-        assert s.kill(other["sandboxID"]) == 204
-        until(lambda: s.audit() == [])
+        service.kill(box["sandboxID"])
+    raise AssertionError("no copy was seen")
+
+
+def check_copies(service, box):
+    """The next one is made, and nothing is left of those before."""
+    thread, answers, _ = copy_begins(service, box)
+    thread.join(60)
+    assert answers == [201]
+    for snapshot in service.request("GET", "/snapshots")[2]:
+        assert service.request("DELETE", f"/templates/{snapshot['snapshotID']}")[0] == 204
+    assert service.kill(box["sandboxID"]) == 204
+    until(lambda: service.audit() == [] and not list((service.data_dir / "pool/trash").iterdir()))
+
+
+def test_a_kill_stops_a_copy(plain):
+    box, thread, answers, copies = copy_under_way(plain)
+    assert plain.kill(box["sandboxID"]) == 204
+    thread.join(60)
+    assert answers == [409]
+    processes.wait_gone(copies)
+    check_copies(plain, plain.create(timeout=300))
+
+
+def test_a_copy_ends_with_its_worker(plain):
+    """Else it would go on writing what is being removed. The sandbox that was frozen for it goes on."""
+    box, thread, answers, copies = copy_under_way(plain)
+    (saver,) = savers(plain)
+    processes.send(saver)
+    processes.wait_gone(copies)
+    thread.join(60)
+    assert answers[0] >= 500
+    assert again(lambda: Envd(plain, box).sh("echo runs")) == "runs\n"
+    check_copies(plain, box)
 
 
 @pytest.mark.slow
