@@ -73,7 +73,7 @@ static int open_dir(bool makes, struct local_dir *d, struct abx_err *err)
     return 0;
 }
 
-/* "a\nb\nc\nd\n": the four texts of a service. */
+/* "a\nb\nc\nd\ne\n": the texts of a service. Releases before wrote no process. */
 static int read_service(int fd, struct local_service_info *info, struct abx_err *err)
 {
     char text[4096];
@@ -83,10 +83,9 @@ static int read_service(int fd, struct local_service_info *info, struct abx_err 
         char *to;
         size_t size;
     } fields[] = {
-        { info->instance, sizeof info->instance },
-        { info->data_dir, sizeof info->data_dir },
-        { info->base_url, sizeof info->base_url },
-        { info->domain, sizeof info->domain },
+        { info->instance, sizeof info->instance }, { info->data_dir, sizeof info->data_dir },
+        { info->base_url, sizeof info->base_url }, { info->domain, sizeof info->domain },
+        { info->process, sizeof info->process },
     };
 
     if (n < 0)
@@ -94,6 +93,10 @@ static int read_service(int fd, struct local_service_info *info, struct abx_err 
     text[n] = '\0';
     for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
         line = strsep(&at, "\n");
+        if (fields[i].to == info->process && (!line || !at)) {
+            info->process[0] = '\0';
+            return 0;
+        }
         if (!line || !at || strlen(line) >= fields[i].size)
             return err_set(err, ABX_DATA_LOSS, "'" SERVICE "' is not complete");
         memcpy(fields[i].to, line, strlen(line) + 1);
@@ -104,8 +107,8 @@ static int read_service(int fd, struct local_service_info *info, struct abx_err 
 static int write_service(int fd, const struct local_service_info *info, struct abx_err *err)
 {
     char text[4096];
-    int n = snprintf(text, sizeof text, "%s\n%s\n%s\n%s\n", info->instance, info->data_dir,
-                     info->base_url, info->domain);
+    int n = snprintf(text, sizeof text, "%s\n%s\n%s\n%s\n%s\n", info->instance, info->data_dir,
+                     info->base_url, info->domain, info->process);
 
     if (n < 0 || (size_t)n >= sizeof text)
         return err_set(err, ABX_INVALID_ARGUMENT, "data dir, address and domain are too long");
@@ -208,8 +211,9 @@ int local_dir_write(const struct local_dir *d, const struct local_service_info *
     (void)snprintf(temporary, sizeof temporary, ".%u.new", (unsigned)uid);
     n = snprintf(text, sizeof text,
                  "# Written by abx serve for uid %u; gone when it stops. abx(1)\n"
-                 "ABX_SANDBOX_API_KEY=%s\nABX_SANDBOX_BASE_URL=%s\nABX_SANDBOX_DOMAIN=%s\n",
-                 (unsigned)uid, key, info->base_url, info->domain);
+                 "ABX_SANDBOX_API_KEY=%s\nABX_SANDBOX_BASE_URL=%s\nABX_SANDBOX_DOMAIN=%s\n"
+                 "ABX_SERVICE_PROCESS=%s\n",
+                 (unsigned)uid, key, info->base_url, info->domain, info->process);
     (void)unlinkat(d->dirfd, temporary, 0);
     fd = openat(d->dirfd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)

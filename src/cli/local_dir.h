@@ -5,14 +5,15 @@
  *     <dir>/<uid>.env  0600 <uid>   key, base URL and domain for that user's clients
  *
  * One service has the folder: the first that takes the lock. The kernel drops the lock with the supervisor, so what a
- * dead one left is known to be stale; the next that starts removes it. Clients check owners and modes
- * (transport/local_service.h).
+ * dead one left is known to be stale; the next that starts removes it. Users may not open `service`, so each of their
+ * files says which process wrote it. Clients check that, owners and modes (transport/local_service.h).
  */
 #pragma once
 
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "base/process.h"
 
 #define LOCAL_USERS_MAX 64
 #define LOCAL_NAME_SIZE 65 /* of a user, cut */
@@ -33,6 +34,7 @@ struct local_service_info {
     char data_dir[3072];
     char base_url[128];
     char domain[256];
+    char process[PROCESS_MARK_SIZE]; /* of its supervisor; "" in what a release before wrote */
 };
 
 struct local_dir {

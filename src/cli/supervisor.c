@@ -684,6 +684,7 @@ static void describe_service(const struct supervisor *s, struct local_service_in
         (void)snprintf(info->domain, sizeof info->domain, "%s", s->opts->domain);
     else
         (void)snprintf(info->domain, sizeof info->domain, "localhost:%u", s->listen.port);
+    process_mark(info->process);
 }
 
 /* Clients of users on this machine find the service that has the folder. It works without too. A

@@ -14,6 +14,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "engine/engine.h"
 
 /* Opens pidfd and namespace if the process is the recorded one. */

@@ -64,30 +64,6 @@ int host_boot_id(char to[RECORD_UUID_SIZE], struct abx_err *err)
     return 0;
 }
 
-uint64_t process_start_ticks(pid_t pid)
-{
-    _cleanup_(buf_done) struct buf b = BUF_INIT(4096);
-    char path[32];
-    const char *p;
-    char *end;
-    uint64_t ticks = 0;
-
-    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    if (file_read(AT_FDCWD, path, &b, NULL) < 0)
-        return 0;
-    p = buf_cstr(&b);
-    p = p ? strrchr(p, ')') : NULL; /* the name before it may hold anything */
-    for (int field = 2; p && field < 22; field++) {
-        p = strchr(p + 1, ' ');
-        if (p && field == 21) {
-            end = strchr(p + 1, ' ');
-            if (!end || !str_parse_u64(slice_of(p + 1, (size_t)(end - p - 1)), UINT64_MAX, &ticks))
-                return 0;
-        }
-    }
-    return ticks;
-}
-
 /* --- text form ---------------------------------------------------------------------------------- */
 
 enum buf_status record_encode(const struct record *r, struct buf *b)

@@ -66,8 +66,6 @@ int record_sweep(int dirfd, const char *name, struct abx_err *err);
 int record_each(int dirfd, int (*fn)(void *user, const char *name), void *user,
                 struct abx_err *err);
 
-/* Start time of a process in clock ticks since boot; 0 when there is none. */
-uint64_t process_start_ticks(pid_t pid);
 /* boot_id of the host's kernel. */
 int host_boot_id(char to[RECORD_UUID_SIZE], struct abx_err *err);
 /* A random UUID (version 4). */

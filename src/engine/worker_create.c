@@ -12,6 +12,7 @@
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/path.h"
+#include "base/process.h"
 #include "base/str.h"
 #include "engine/worker_internal.h"
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/process.h"
 #include "transport/dotenv.h"
 
 #define FILE_MAX 16384u
@@ -44,6 +45,14 @@ static const char *judge_file(const struct stat *st)
     return NULL;
 }
 
+/* Of a service that was killed: by now somebody else may listen at its address. */
+static bool is_left_behind(const struct dotenv *d)
+{
+    const struct dotenv_line *line = dotenv_find(d, "ABX_SERVICE_PROCESS");
+
+    return line && line->value && process_mark_is_gone(line->value);
+}
+
 static int take_value(const struct dotenv *d, const char *name, char **ret, const char *path,
                       struct abx_err *err)
 {
@@ -68,6 +77,11 @@ static int read_values(struct local_service *ret, int fd, struct abx_err *err)
     explicit_bzero(text, sizeof text);
     if (r < 0)
         r = err_wrap(err, r, "local service %s", ret->path);
+    if (r == 0 && is_left_behind(&d)) {
+        dotenv_done(&d);
+        return refuse(
+            ret, "the service that wrote it does not run any more ('abx serve' starts it)", err);
+    }
     if (r == 0)
         r = take_value(&d, "ABX_SANDBOX_API_KEY", &ret->api_key, ret->path, err);
     if (r == 0)

@@ -3,7 +3,7 @@
  * `abx serve` writes LOCAL_SERVICE_DIR/<uid>.env for each user who may use it, with a key of its own,
  * the base URL and the domain. The file counts only when nobody else can have made or read it: a
  * regular file of the effective uid or root without any access for group and others, in a folder of root that only
- * root may write to. No link is followed.
+ * root may write to. No link is followed. Nor does one count whose writer has certainly ended (base/process.h).
  */
 #pragma once
 

@@ -166,6 +166,15 @@ def test_restart_keeps_keys(client, service, local_dir):
 def test_a_crashed_service_is_replaced(client, build_dir, service, local_dir):
     service.stop(signal.SIGKILL)
     assert (local_dir / "0.env").exists()
+    # Who listens at its address by now gets no key from any client.
+    for uid in (0, USER):
+        assert config(client, local_dir, uid)["sandbox_api_key"] == (None, None)
+        assert config(client, local_dir, uid)["sandbox_base_url"][1] == "default"
+    run = subprocess.run([client, "sandbox", "list"], env={"PATH": os.environ["PATH"], "ABX_LOCAL_DIR": str(local_dir), "HOME": "/nonexistent"},
+                         cwd="/", capture_output=True, text=True, timeout=30)
+    assert run.returncode != 0 and "does not run any more" in run.stderr, run.stderr
+    run = service.run_abx("key", "local", "--user", str(USER))
+    assert run.returncode == 4 and "does not run" in run.stderr
     (local_dir / f"{OTHER}.env").write_text("stale")
     (local_dir / ".0.new").write_text("half")
     with Service(build_dir, env=service.env) as other:

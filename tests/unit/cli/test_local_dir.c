@@ -6,7 +6,8 @@
 static const struct local_service_info info = { .instance = "0123456789ab",
                                                 .data_dir = "/nonexistent/a",
                                                 .base_url = "http://127.0.0.1:1",
-                                                .domain = "localhost:1" };
+                                                .domain = "localhost:1",
+                                                .process = "1:2:3" };
 
 static void folder(struct test_dir *d, char to[128])
 {
@@ -43,6 +44,7 @@ static void one_service_has_it(void **state)
     assert_int_equal(local_dir_open(&b, &found, &err), 0);
     assert_string_equal(found.instance, info.instance);
     assert_string_equal(found.domain, info.domain);
+    assert_string_equal(found.process, info.process);
     assert_true(local_dir_is_live(&b));
     assert_int_equal(local_dir_write(&b, &info, 12345, "e2b_key", &err), 0);
     assert_int_equal(fstatat(d->fd, "local/12345.env", &st, AT_SYMLINK_NOFOLLOW), 0);

@@ -177,20 +177,6 @@ static void names_are_random_and_valid(void **state)
     assert_int_equal(u[14], '4');
 }
 
-static void start_ticks_tell_processes_apart(void **state)
-{
-    uint64_t own = process_start_ticks(getpid());
-    pid_t child = fork();
-
-    (void)state;
-    if (child == 0)
-        _exit(0);
-    assert_true(own > 0);
-    assert_true(process_start_ticks(child) >= own); /* a zombie still has one */
-    assert_int_equal(waitpid(child, NULL, 0), child);
-    assert_true(process_start_ticks(child) == 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -199,7 +185,6 @@ int main(void)
         cmocka_unit_test(malformed_values_are_refused),
         cmocka_unit_test(files_are_written_read_listed_and_removed),
         cmocka_unit_test(names_are_random_and_valid),
-        cmocka_unit_test(start_ticks_tell_processes_apart),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
