@@ -67,6 +67,7 @@ enum abx_reason {
     ABX_REASON_PROTOCOL,           /* the answer breaks HTTP, Connect, JSON or their limits */
     ABX_REASON_REQUEST_TIMEOUT,    /* the call's own deadline passed in the client */
     ABX_REASON_COMMAND_TIMEOUT,    /* the command's time is over, said by the sandbox */
+    ABX_REASON_SAVED_STATE, /* 410: a paused sandbox's kept state is damaged or gone; kill works */
     ABX_REASON_COUNT_
 };
 

@@ -65,6 +65,7 @@ static const struct reason_row reasons[ABX_REASON_COUNT_] = {
     [ABX_REASON_PROTOCOL] = { ABX_INTERNAL, 0 },
     [ABX_REASON_REQUEST_TIMEOUT] = { ABX_DEADLINE_EXCEEDED, 0 },
     [ABX_REASON_COMMAND_TIMEOUT] = { ABX_DEADLINE_EXCEEDED, 0 },
+    [ABX_REASON_SAVED_STATE] = { ABX_DATA_LOSS, 410 },
 };
 
 static const struct code_row *row_of(int code)

@@ -129,9 +129,10 @@ struct driver_ops {
      * when they are on the disk. Fails with what was changed undone. */
     int (*freeze)(struct driver *d, const char *sandbox_id, bool is_synced, driver_done_fn done,
                   void *user, struct abx_err *err);
-    /* FAILED_PRECONDITION: it is stopped, there is nothing to thaw. */
-    int (*thaw)(struct driver *d, const char *sandbox_id, driver_done_fn done, void *user,
-                struct abx_err *err);
+    /* FAILED_PRECONDITION: it is stopped, there is nothing to thaw. `is_resume`: of one that was paused;
+     * DATA_LOSS, and it stays frozen, when its files are damaged or gone. */
+    int (*thaw)(struct driver *d, const char *sandbox_id, bool is_resume, driver_done_fn done,
+                void *user, struct abx_err *err);
     /* Ends the processes of a frozen one. */
     int (*stop)(struct driver *d, const char *sandbox_id, driver_done_fn done, void *user,
                 struct abx_err *err);

@@ -349,13 +349,14 @@ static int local_freeze(struct driver *d, const char *sandbox_id, bool is_synced
     return send_freeze(d, &freeze, done, user, err);
 }
 
-static int local_thaw(struct driver *d, const char *sandbox_id, driver_done_fn done, void *user,
-                      struct abx_err *err)
+static int local_thaw(struct driver *d, const char *sandbox_id, bool is_resume, driver_done_fn done,
+                      void *user, struct abx_err *err)
 {
     Abx__Ipc__Freeze freeze = ABX__IPC__FREEZE__INIT;
 
     freeze.sandbox_id = text(sandbox_id);
     freeze.thaw = true;
+    freeze.keep = is_resume;
     return send_freeze(d, &freeze, done, user, err);
 }
 

@@ -65,8 +65,11 @@ struct sandbox {
     size_t env_size;
     char clone_of[SANDBOX_ID_SIZE]; /* while it is created */
     char fork_of[SANDBOX_ID_SIZE];
-    bool keeps_memory; /* pausing, paused: processes and all, else files only */
-    bool has_start;    /* a driver's create is under way */
+    bool keeps_memory;  /* pausing, paused: processes and all, else files only */
+    bool has_lost_envs; /* what the row had of them could not be read */
+    bool is_missing;    /* paused: the driver knows nothing of it */
+    char damage[96];    /* what of the row could not be read; empty: all could */
+    bool has_start;     /* a driver's create is under way */
     uint32_t
         driver_us; /* how long the driver took for its last freeze, thaw or copy (then: frozen) */
     uint64_t call; /* number of the call that this state waits for, 0 = none */

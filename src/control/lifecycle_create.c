@@ -279,6 +279,9 @@ void act_commit(struct sandbox *sb, const struct change *c)
 static void judge_driver(struct abx_err *err)
 {
     switch (err->code) {
+    case ABX_DATA_LOSS: /* files of the snapshot that it begins with */
+        err->reason = ABX_REASON_SAVED_STATE;
+        break;
     case ABX_NOT_FOUND: /* the build */
     case ABX_RESOURCE_EXHAUSTED:
     case ABX_UNAVAILABLE:

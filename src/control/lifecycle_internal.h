@@ -47,6 +47,7 @@ struct lifecycle {
     uint64_t last_call;
     struct kept *kept;         /* lifecycle_keep */
     struct sandbox *unremoved; /* gone, but for a row that could not be deleted yet; by `next` */
+    bool has_lost_rows; /* a row could not be read at all: what the driver has may be its sandbox */
 };
 
 /* What comes with an event. */
@@ -130,8 +131,9 @@ void act_wake_failed(struct sandbox *sb, const struct change *c);
 void act_resume_row(struct sandbox *sb, const struct change *c);
 void act_resumed(struct sandbox *sb, const struct change *c);
 void act_later(struct sandbox *sb, const struct change *c);
-/* Its processes are gone, its files are there: paused without memory from now on. */
-void lifecycle_demote(struct sandbox *sb);
+enum loss { LOSS_MEMORY, LOSS_ALL };
+/* Its processes are gone, its files are there (LOSS_MEMORY) or are gone, too: paused without memory from now on. */
+void lifecycle_demote(struct sandbox *sb, enum loss loss);
 
 /* The gateways hold its requests, with a deadline. `point`: the step's name (base/fault.h). */
 void lifecycle_hold(struct sandbox *sb, const char *point);
@@ -214,6 +216,8 @@ int sandbox_keep_envs(struct sandbox *sb, const struct driver_env *envs, size_t 
                       struct abx_err *err);
 void sandbox_forget_envs(struct sandbox *sb);
 int sandbox_from_spec(struct sandbox *sb, const struct sandbox_spec *spec, struct abx_err *err);
+/* Of a damaged row takes what can be read, in place of the rest what does least harm, and notes it in `sb->damage`.
+ * DATA_LOSS when not even the id can be. */
 int sandbox_from_row(struct sandbox *sb, const struct store_sandbox *row, struct abx_err *err);
 /* Borrows from `sb`. */
 struct store_sandbox sandbox_row(const struct sandbox *sb, const char *state);

@@ -93,7 +93,7 @@ static void call_driver(struct sandbox *sb, enum driver_call what)
             r = d->ops->freeze(d, sb->id, !sb->keeps_memory, call_on_driver, c, &err);
             break;
         case CALL_THAW:
-            r = d->ops->thaw(d, sb->id, call_on_driver, c, &err);
+            r = d->ops->thaw(d, sb->id, sb->state == SANDBOX_WAKING, call_on_driver, c, &err);
             break;
         case CALL_COPY:
             r = d->ops->clone(d, sb->id, sb->operation->request.copy_id, call_on_driver, c, &err);
@@ -395,6 +395,18 @@ static void end_and_start(struct sandbox *sb)
         call_failed(sb, c, &err);
 }
 
+/* A row that was damaged does not say what it needs; with its memory it has its environment. */
+static int check_row(const struct sandbox *sb, struct abx_err *err)
+{
+    bool starts_anew = !sb->keeps_memory || sb->operation->request.drops_memory;
+
+    if (sb->damage[0])
+        return err_set(err, ABX_DATA_LOSS, "%s", sb->damage);
+    return starts_anew && sb->has_lost_envs
+               ? err_set(err, ABX_DATA_LOSS, "in the database its envs are damaged")
+               : 0;
+}
+
 void act_wake(struct sandbox *sb, const struct change *c)
 {
     struct lifecycle *l = sb->lifecycle;
@@ -410,6 +422,10 @@ void act_wake(struct sandbox *sb, const struct change *c)
         lifecycle_fire(sb, EV_FAILED, &(struct change){ .failure = &err, .is_ours = true });
         return;
     }
+    if (check_row(sb, &err) < 0) {
+        lifecycle_fire(sb, EV_FAILED, &(struct change){ .failure = &err });
+        return;
+    }
     l->opts.on_visible(l->opts.user, sb); /* requests wait from here on */
     if (!sb->keeps_memory && sb->operation->ends_first)
         end_and_start(sb);
@@ -421,26 +437,44 @@ void act_wake(struct sandbox *sb, const struct change *c)
         call_driver(sb, CALL_THAW);
 }
 
-void lifecycle_demote(struct sandbox *sb)
+void lifecycle_demote(struct sandbox *sb, enum loss loss)
 {
-    char id[UUID_SIZE];
-    struct store_event event = {
-        .id = id,
-        .type = "sandbox.lifecycle.updated",
-        .data =
+    static const char *const data[] = {
+        [LOSS_MEMORY] =
             "{\"mode\":\"filesystem\",\"reason\":\"its processes ended while it was paused: the "
             "machine was started anew, or they were killed\"}",
-        .time_ms = time_wall_ms()
+        [LOSS_ALL] =
+            "{\"mode\":\"filesystem\",\"reason\":\"nothing is left of what was kept of it: it "
+            "cannot be resumed\"}",
     };
+    char id[UUID_SIZE];
+    struct store_event event = { .id = id,
+                                 .type = "sandbox.lifecycle.updated",
+                                 .data = data[loss],
+                                 .time_ms = time_wall_ms(),
+                                 .is_warning = loss == LOSS_ALL };
     struct store_sandbox row;
     struct abx_err err;
 
     sb->keeps_memory = false;
     row = sandbox_row(sb, "paused");
     uuid_new(id);
-    log_warn("the memory of a paused sandbox is lost, its files are kept", "id", sb->id, NULL);
+    log_warn(loss == LOSS_ALL ? "nothing is left of a paused sandbox"
+                              : "the memory of a paused sandbox is lost, its files are kept",
+             "id", sb->id, NULL);
     if (store_sandbox_pause(sb->lifecycle->opts.store, &row, &event, NULL, NULL, &err) < 0)
         log_err("row of a paused sandbox", &err);
+}
+
+/* What the driver lacks, be it files or the template, is part of what was kept. */
+static void resume_trouble(struct abx_err *err)
+{
+    if (err->code != ABX_DATA_LOSS && err->code != ABX_NOT_FOUND) {
+        driver_trouble(err);
+        return;
+    }
+    err->code = ABX_DATA_LOSS;
+    err->reason = ABX_REASON_SAVED_STATE;
 }
 
 void act_wake_failed(struct sandbox *sb, const struct change *c)
@@ -448,7 +482,7 @@ void act_wake_failed(struct sandbox *sb, const struct change *c)
     struct abx_err err = *c->failure;
 
     if (sb->keeps_memory && err.code == ABX_FAILED_PRECONDITION && sb->operation) {
-        lifecycle_demote(sb);
+        lifecycle_demote(sb, LOSS_MEMORY);
         lifecycle_fire(sb, sb->operation->request.what, &no_change);
         return;
     }
@@ -463,7 +497,7 @@ void act_wake_failed(struct sandbox *sb, const struct change *c)
         (void)err_wrap(&err, err.code, "Sandbox \"%s\" cannot be resumed while %s", sb->id,
                        machine_state(c->from)->name);
         log_err("resume", &err);
-        driver_trouble(&err);
+        resume_trouble(&err);
     }
     operation_end(sb, 0, &err);
 }

@@ -9,6 +9,7 @@
 #include "control/lifecycle_internal.h"
 
 #define COMPARE_TRIES 5
+#define UNKNOWN_END_MS 300000
 
 static const struct change no_change;
 
@@ -91,6 +92,11 @@ static void kill_stranger(struct lifecycle *l, const char *id)
     struct driver *d = l->opts.driver;
     struct abx_err err = { 0 };
 
+    if (l->has_lost_rows) {
+        log_warn("a sandbox without a row may be one whose row cannot be read: it stays", "id", id,
+                 NULL);
+        return;
+    }
     log_warn("killing a sandbox without a row", "id", id, NULL);
     if (d->ops->kill(d, id, "", on_stranger_killed, NULL, &err) < 0)
         log_err("a sandbox without a row cannot be killed", &err);
@@ -114,7 +120,8 @@ static void on_brought_back(void *user, uint32_t us, const struct abx_err *failu
         log_err("a paused sandbox could not be brought back to its state", failure);
 }
 
-/* A crash cut off a resume, or the end of a pause: the row decides. */
+/* A crash cut off a resume, or the end of a pause: the row decides. One of which nothing is left stays until it is
+ * killed, so that whoever wants it back hears why not. */
 static void judge_paused(struct sandbox *sb, bool is_seen, bool is_whole)
 {
     struct driver *d = sb->lifecycle->opts.driver;
@@ -122,10 +129,13 @@ static void judge_paused(struct sandbox *sb, bool is_seen, bool is_whole)
     int r = 0;
 
     if (!is_seen) {
-        if (is_whole)
-            lifecycle_fire(sb, EV_DIED, &(struct change){ .reason = "lost" });
+        if (is_whole && !sb->is_missing) {
+            sb->is_missing = true;
+            lifecycle_demote(sb, LOSS_ALL);
+        }
         return;
     }
+    sb->is_missing = false;
     switch (sb->there) {
     case DRIVER_RUNS: /* the processes end, if they have to, by the next comparison */
         r = d->ops->freeze(d, sb->id, !sb->keeps_memory, on_brought_back, NULL, &err);
@@ -136,7 +146,7 @@ static void judge_paused(struct sandbox *sb, bool is_seen, bool is_whole)
         break;
     case DRIVER_STOPPED:
         if (sb->keeps_memory)
-            lifecycle_demote(sb);
+            lifecycle_demote(sb, LOSS_MEMORY);
         break;
     }
     if (r < 0)
@@ -232,6 +242,29 @@ void lifecycle_driver_up(struct lifecycle *l)
     compare_next(c);
 }
 
+/* A row whose state cannot be read may be anyone's: paused it stays, whatever there is of it. */
+static void load_state(struct sandbox *sb, const char *state)
+{
+    static const struct {
+        const char *name;
+        enum sandbox_state state;
+    } states[] = {
+        { "creating", SANDBOX_WRITING },
+        { "killing", SANDBOX_WRITING },
+        { "running", SANDBOX_RUNNING },
+        { "paused", SANDBOX_PAUSED },
+    };
+
+    sb->wants_kill = strcmp(state, "killing") == 0;
+    for (size_t i = 0; i < ARRAY_SIZE(states); i++)
+        if (strcmp(state, states[i].name) == 0) {
+            sb->state = states[i].state;
+            return;
+        }
+    sb->state = SANDBOX_PAUSED;
+    (void)snprintf(sb->damage, sizeof sb->damage, "in the database its state is damaged");
+}
+
 /* Rows that are not running wait in the table until all are read: ending them writes, and the
  * database is still being read here. */
 static void load_row(void *user, const struct store_sandbox *row)
@@ -242,18 +275,25 @@ static void load_row(void *user, const struct store_sandbox *row)
 
     if (!sb || sandbox_from_row(sb, row, &err) < 0 || table_add(l, sb, &err) < 0) {
         log_err("row is skipped", &err);
+        l->has_lost_rows = true;
         if (sb)
             sandbox_free_later(sb);
         return;
     }
-    sb->state = SANDBOX_WRITING;
-    sb->wants_kill = strcmp(row->state, "creating") != 0;
-    if (strcmp(row->state, "running") == 0)
-        sb->state = SANDBOX_RUNNING;
-    else if (strcmp(row->state, "paused") == 0)
-        sb->state = SANDBOX_PAUSED;
+    load_state(sb, row->state);
+    if (sb->damage[0] || sb->has_lost_envs)
+        log_warn("the row of a sandbox is damaged", "id", sb->id, "what",
+                 sb->damage[0] ? sb->damage : "its envs are", NULL);
     if (sb->rollback_copy[0])
         rollback_load(sb);
+}
+
+/* Killed or paused at once is what nobody wants of one whose time cannot be read. */
+static int64_t left_ms(struct sandbox *sb, int64_t now)
+{
+    if (sb->end_ms <= 0)
+        sb->end_ms = now + UNKNOWN_END_MS;
+    return MAX(sb->end_ms - now, INT64_C(0));
 }
 
 int lifecycle_load(struct lifecycle *l, struct abx_err *err)
@@ -264,12 +304,8 @@ int lifecycle_load(struct lifecycle *l, struct abx_err *err)
 
     for (struct sandbox *sb = l->first; sb && r == 0; sb = sb->next) {
         if (sb->state == SANDBOX_RUNNING) {
-            sb->wants_kill = false;
-            (void)uv_timer_start(&sb->timer, lifecycle_on_timer,
-                                 (uint64_t)MAX(sb->end_ms - now, INT64_C(0)), 0);
-        } else if (sb->state == SANDBOX_PAUSED || sb->rollback_copy[0]) {
-            sb->wants_kill = false;
-        } else {
+            (void)uv_timer_start(&sb->timer, lifecycle_on_timer, (uint64_t)left_ms(sb, now), 0);
+        } else if (sb->state != SANDBOX_PAUSED && !sb->rollback_copy[0]) {
             /* creating: nobody was told of it, a repeated request starts afresh. killing: someone
              * was promised its end. */
             sb->state = SANDBOX_KILLING;

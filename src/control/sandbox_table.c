@@ -322,21 +322,76 @@ int sandbox_from_spec(struct sandbox *sb, const struct sandbox_spec *spec, struc
     return r < 0 ? r : write_envs(sb, err);
 }
 
-int sandbox_from_row(struct sandbox *sb, const struct store_sandbox *row, struct abx_err *err)
+static void note_damage(struct sandbox *sb, const char *what)
 {
-    json_t *config;
+    if (!sb->damage[0])
+        (void)snprintf(sb->damage, sizeof sb->damage, "in the database its %s is damaged", what);
+}
+
+/* Clients are told of it as JSON. */
+static void copy_or_note(struct sandbox *sb, char *to, size_t size, const char *from,
+                         const char *what)
+{
+    if (utf8_is_valid(slice_str(from ? from : "")) && copy(to, size, from))
+        return;
+    to[0] = '\0';
+    note_damage(sb, what);
+}
+
+static void copy_texts(struct sandbox *sb, const struct store_sandbox *row)
+{
+    const struct {
+        char *to;
+        size_t size;
+        const char *from, *what;
+    } texts[] = {
+        { sb->team, sizeof sb->team, row->team, "team_id" },
+        { sb->template_id, sizeof sb->template_id, row->template_id, "template_id" },
+        { sb->build_id, sizeof sb->build_id, row->build_id, "build_id" },
+        { sb->digest, sizeof sb->digest, row->digest, "digest" },
+        { sb->alias, sizeof sb->alias, row->alias, "alias" },
+        { sb->execution_id, sizeof sb->execution_id, row->execution_id, "execution_id" },
+        { sb->idempotency_key, sizeof sb->idempotency_key, row->idempotency_key,
+          "idempotency_key" },
+        { sb->rollback_copy, sizeof sb->rollback_copy, row->rollback_copy, "rollback_copy" },
+        { sb->rollback_to, sizeof sb->rollback_to, row->rollback_to, "rollback_to" },
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+        copy_or_note(sb, texts[i].to, texts[i].size, texts[i].from, texts[i].what);
+}
+
+/* What it might reach, and whether it was to end with its time, cannot be known: it reaches nothing, and stays. */
+static json_t *config_of_unknown(void)
+{
+    return json_pack("{s:b,s:{s:b},s:{s:s}}", "allowInternetAccess", 0, "network",
+                     "allowPublicTraffic", 0, "lifecycle", "onTimeout", "pause");
+}
+
+static int take_config(struct sandbox *sb, const char *text, struct abx_err *err)
+{
+    json_t *config = json_loads(text ? text : "", 0, NULL);
     int r;
 
-    if (!copy(sb->id, sizeof sb->id, row->id) || !copy(sb->team, sizeof sb->team, row->team) ||
-        !copy(sb->template_id, sizeof sb->template_id, row->template_id) ||
-        !copy(sb->build_id, sizeof sb->build_id, row->build_id) ||
-        !copy(sb->digest, sizeof sb->digest, row->digest) ||
-        !copy(sb->alias, sizeof sb->alias, row->alias) ||
-        !copy(sb->execution_id, sizeof sb->execution_id, row->execution_id) ||
-        !copy(sb->idempotency_key, sizeof sb->idempotency_key, row->idempotency_key) ||
-        !copy(sb->rollback_copy, sizeof sb->rollback_copy, row->rollback_copy) ||
-        !copy(sb->rollback_to, sizeof sb->rollback_to, row->rollback_to))
-        return err_set(err, ABX_DATA_LOSS, "the row of sandbox '%.60s' is damaged", row->id);
+    if (!json_is_object(config)) {
+        json_decref(config);
+        note_damage(sb, "config");
+        config = config_of_unknown();
+        if (!config)
+            return err_oom(err);
+    }
+    r = sandbox_set_config(sb, config, err);
+    json_decref(config);
+    return r;
+}
+
+int sandbox_from_row(struct sandbox *sb, const struct store_sandbox *row, struct abx_err *err)
+{
+    int r;
+
+    if (!row->id || !sandbox_id_parse(slice_str(row->id), sb->id) || strcmp(sb->id, row->id) != 0)
+        return err_set(err, ABX_DATA_LOSS, "the id '%.60s' is damaged", row->id ? row->id : "");
+    copy_texts(sb, row);
     sb->is_secure = row->is_secure;
     sb->created_ms = row->created_ms;
     sb->started_ms = row->started_ms;
@@ -344,15 +399,16 @@ int sandbox_from_row(struct sandbox *sb, const struct store_sandbox *row, struct
     sb->cpu_count = row->cpu_count;
     sb->memory_mb = row->memory_mb;
     sb->disk_mb = row->disk_mb;
-    config = json_loads(row->config, 0, NULL);
-    if (!json_is_object(config)) {
-        json_decref(config);
-        return err_set(err, ABX_DATA_LOSS, "the settings of sandbox '%s' are damaged", sb->id);
+    r = take_config(sb, row->config, err);
+    /* A pause that is said not to keep it ends what is there of it. */
+    sb->keeps_memory = !row->pause_mode || strcmp(row->pause_mode, "filesystem") != 0;
+    if (r == 0)
+        r = read_envs(sb, row->envs, err);
+    if (r == ABX_DATA_LOSS) {
+        sb->has_lost_envs = true;
+        r = 0;
     }
-    r = sandbox_set_config(sb, config, err);
-    json_decref(config);
-    sb->keeps_memory = row->pause_mode && strcmp(row->pause_mode, "full") == 0;
-    return r < 0 ? r : read_envs(sb, row->envs, err);
+    return r;
 }
 
 struct store_sandbox sandbox_row(const struct sandbox *sb, const char *state)

@@ -113,6 +113,8 @@ static void finish_one(void *user, struct sandbox *sb)
     }
     if (r < 0)
         log_err("a sandbox could not be adopted", &err);
+    /* Whether it was paused or only on its way there can be read when the pool is there again. */
+    sb->is_saved |= sb->state == SANDBOX_FROZEN && disk_pool_why_dead(e->pool)[0];
     if (sb->keeps_upper)
         sandbox_remove_keeping(e, sb);
     else if (r < 0 || sb->state == SANDBOX_PREPARED ||

@@ -83,7 +83,7 @@ static void to_done(struct cloning *c, bool is_made)
     sb->cloning = NULL;
     if (is_made && !sb->kill_wanted) {
         sb->state = SANDBOX_STOPPED;
-        sb->is_saved = true;
+        sb->is_saved = sb->is_noted = true;
         return;
     }
     sb->state = SANDBOX_PREPARED; /* nobody is at it any more */

@@ -397,8 +397,11 @@ static int resume_begin(struct creation *c, struct abx_err *err)
     struct job j = { .kind = JOB_PREPARE, .keeps_upper = true };
     int r;
 
+    if (!sb && disk_pool_why_dead(e->pool)[0])
+        return err_reason(err, ABX_REASON_BUSY, "the pool cannot be used: %s",
+                          disk_pool_why_dead(e->pool));
     if (!sb)
-        return err_set(err, ABX_DATA_LOSS, "nothing is left of sandbox '%s'", c->sandbox_id);
+        return err_set(err, ABX_DATA_LOSS, "nothing is left of what was kept of it");
     if (sb->state == SANDBOX_REMOVING && sb->keeps_upper) {
         sandbox_add_waiter(sb, (struct waiter){ .done = on_stopped, .user = c });
         return 0;

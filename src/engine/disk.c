@@ -704,12 +704,30 @@ int disk_upper_check(struct disk_pool *p, const char *id, struct abx_err *err)
 {
     static const char *const parts[] = { "u", "w" };
     _cleanup_(closep) int fd = -EBADF;
-    int r = open_upper(p, id, &fd, err);
+    int r = check_id(id, err);
+    struct stat st;
 
+    if (r == 0)
+        r = check_alive(p, err);
+    if (r < 0)
+        return r;
+    fd = openat(p->uppers_fd, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        r = err_sys(err, errno, "its kept files, folder '%s'", id);
     for (size_t i = 0; i < ARRAY_SIZE(parts) && r == 0; i++)
-        if (faccessat(fd, parts[i], F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-            r = err_sys(err, errno, "kept files of the sandbox, folder '%s'", parts[i]);
-    return r;
+        if (fstatat(fd, parts[i], &st, AT_SYMLINK_NOFOLLOW) < 0)
+            r = err_sys(err, errno, "its kept files, folder '%s'", parts[i]);
+        else if (!S_ISDIR(st.st_mode))
+            r = err_sys(err, ENOTDIR, "its kept files, folder '%s'", parts[i]);
+    /* A limit on it would be one on the whole pool. */
+    if (r == 0 && is_btrfs(p) && !disk_btrfs_is_subvol(p->uppers_fd, id))
+        return err_set(err, ABX_DATA_LOSS,
+                       "its kept files, folder '%s', are in no btrfs subvolume of their own: "
+                       "whoever puts them back has to make one",
+                       id);
+    if ((r == ABX_NOT_FOUND || r == ABX_INVALID_ARGUMENT) && err)
+        err->code = ABX_DATA_LOSS;
+    return r == ABX_NOT_FOUND || r == ABX_INVALID_ARGUMENT ? ABX_DATA_LOSS : r;
 }
 
 int disk_pool_reclaim(struct disk_pool *p, bool is_full, struct abx_err *err)

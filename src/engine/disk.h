@@ -82,7 +82,7 @@ int disk_upper_exchange(struct disk_pool *p, const char *id, const char *other, 
                         bool only_look, struct abx_err *err);
 /* Everything that was written to the pool gets to the disk; takes as long as it takes. */
 int disk_pool_sync(struct disk_pool *p, struct abx_err *err);
-/* Is the upper there, whole as far as a look can tell? */
+/* Are the upper and its folders there? DATA_LOSS says what is not. */
 int disk_upper_check(struct disk_pool *p, const char *id, struct abx_err *err);
 /* Makes what was removed free now and not at the file system's next commit (btrfs: half a minute) when
  * `is_full` or when it has to; takes 3 s at most. */

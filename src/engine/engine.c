@@ -250,6 +250,8 @@ void engine_pool_works(struct engine *e)
     log_info("the pool can be used again", NULL);
     if (saved_scan(e, &err) < 0)
         log_err("paused sandboxes", &err);
+    e->has_trash = e->has_upper_left = true;
+    trash_empty(e);
 }
 
 static int open_facilities(struct engine *e, struct abx_err *err)

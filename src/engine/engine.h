@@ -197,7 +197,8 @@ void uid_put(struct engine *e, uid_t base);
  * service and its machine; `is_synced`: and the answer comes when they are on the disk. */
 void sandbox_freeze(struct engine *e, struct sandbox *sb, bool is_kept, bool is_synced,
                     uint64_t conn, uint64_t seq);
-void sandbox_thaw(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq);
+/* `is_kept`: only when its files are still there, else DATA_LOSS, and it stays as it is. */
+void sandbox_thaw(struct engine *e, struct sandbox *sb, bool is_kept, uint64_t conn, uint64_t seq);
 /* Ends the processes of a frozen one and keeps its files. */
 void sandbox_stop(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq);
 /* A stopped one, `new_id`, with the files of `sb`. */

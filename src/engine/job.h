@@ -101,11 +101,12 @@ struct job {
     /* JOB_REMOVE: a worker died at it, half-written records may lie there. JOB_TRASH: there are uppers
      * that no record names any more. */
     bool must_sweep;
-    /* JOB_FREEZE: note it as saved. JOB_REMOVE, JOB_PREPARE: the upper stays as it is. JOB_CREATE: it is a saved
-     * one's, and is not any more once it runs. JOB_THAW always ends that. */
+    /* JOB_FREEZE: note it as saved. JOB_THAW: only when its files are there. JOB_REMOVE, JOB_PREPARE: the upper stays
+     * as it is. JOB_CREATE: it is a saved one's. */
     bool keeps_upper;
-    bool must_freeze;              /* JOB_CLONE: while it is copied */
-    bool only_look;                /* JOB_EXCHANGE: it may have been done, but not now */
+    bool pool_works;  /* JOB_REMOVE: for the engine; so a worker for which it did not looks again */
+    bool must_freeze; /* JOB_CLONE: while it is copied */
+    bool only_look;   /* JOB_EXCHANGE: it may have been done, but not now */
     char target[RECORD_NAME_SIZE]; /* JOB_CLONE, JOB_EXCHANGE */
     char target_id[RECORD_ID_SIZE];
     union {
@@ -145,6 +146,7 @@ struct job_result {
     struct record record;
     bool is_cut_off;     /* set by the crew: the worker was lost while it had the job */
     bool has_upper_left; /* JOB_REMOVE: the upper could not be moved to the trash */
+    bool has_note_left;  /* JOB_REMOVE: it stays noted as saved */
     union {
         int mount_path;        /* JOB_READY of a create worker */
         char no_steering[160]; /* JOB_PREPARE: why the slot has none; empty: it has */

@@ -236,10 +236,14 @@ static void on_removed(void *user, const struct job_result *r, int *fds, size_t 
         return;
     }
     answer_waiters(e, sb, NULL);
+    fd_close(TAKE_FD(sb->pidfd));
     if (sb->record.sandbox_id[0] != '\0')
         log_info("sandbox removed", "id", sb->record.sandbox_id, NULL);
-    fd_close(TAKE_FD(sb->pidfd));
-    table_remove(e->table, sb);
+    if (r->has_note_left && sb->is_noted)
+        /* Control has no row of it by now: each of its comparisons tries once more to remove the rest. */
+        sandbox_stopped(e, sb);
+    else
+        table_remove(e->table, sb);
     e->has_trash = true;
     e->has_upper_left |= r->has_upper_left;
     trash_empty(e);
@@ -258,6 +262,7 @@ static void submit_remove(struct engine *e, struct sandbox *sb)
     j.must_sweep = sb->must_sweep;
     j.wants_oom = sb->is_died;
     j.keeps_upper = sb->has_kept = sb->keeps_upper;
+    j.pool_works = !disk_pool_why_dead(e->pool)[0];
     sb->state = SANDBOX_REMOVING;
     if (crew_submit(e->crew, WORKER_REMOVE, &j, NULL, 0, on_removed, sb, &err) < 0)
         put_off(e, sb, &err);

@@ -128,6 +128,7 @@ static void on_frozen(void *user, const struct job_result *r, int *fds, size_t n
     if (err.code == 0) {
         sb->state = r->kind == JOB_FREEZE ? SANDBOX_FROZEN : SANDBOX_RUNNING;
         sb->is_saved = r->kind == JOB_FREEZE && (sb->is_saved || q->is_kept);
+        sb->is_noted |= sb->is_saved;
     }
     /* Also after a failed freeze: a worker that died may have frozen it, so it stays noted. */
     if (err.code == 0 && r->kind == JOB_THAW)
@@ -135,9 +136,10 @@ static void on_frozen(void *user, const struct job_result *r, int *fds, size_t n
     sockets_set_frozen(e->sockets, sb->record.sandbox_id, sb->state == SANDBOX_FROZEN);
     if (err.code != 0 || !q->is_synced ||
         request_submit(q, sb, WORKER_SAVE, JOB_SAVE, on_saved, &err) < 0) {
-        bool is_paused = err.code == 0 && q->is_kept && !q->is_synced;
+        bool is_kept = err.code == 0 && q->is_kept && r->kind == JOB_FREEZE;
+        bool is_paused = is_kept && !q->is_synced;
 
-        if (err.code == 0 && q->is_kept)
+        if (is_kept)
             save_later(e);
         request_answer(q, &err);
         if (is_paused) /* whose memory is kept */
@@ -219,11 +221,13 @@ static void tell_resumed(const struct sandbox *sb)
         log_err("a guest does not hear that it was frozen", &err);
 }
 
-void sandbox_thaw(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t seq)
+void sandbox_thaw(struct engine *e, struct sandbox *sb, bool is_kept, uint64_t conn, uint64_t seq)
 {
     struct abx_err err;
     struct request *q = request_new(e, conn, seq, &err);
 
+    if (q)
+        q->is_kept = is_kept;
     if (q && sb->state == SANDBOX_FROZEN && !sb->is_busy)
         tell_resumed(sb);
     if (q)
@@ -240,7 +244,7 @@ void sandbox_stopped(struct engine *e, struct sandbox *sb)
     sb->record.phase = RECORD_PREPARED;
     sb->record.pid = 0;
     sb->record.is_frozen = false;
-    sb->is_saved = true;
+    sb->is_saved = sb->is_noted = true;
     sb->keeps_upper = sb->has_kept = sb->kill_wanted = sb->must_sweep = false;
     sb->is_died = sb->is_told = sb->has_exit = sb->has_oom = false;
     /* Whoever has sockets of its network name space lets go of them. */
@@ -306,9 +310,10 @@ static int scan_one(void *user, const char *name, const char *sandbox_id)
     struct abx_err why;
     int r = 0;
 
+    if (sb)
+        sb->is_noted = true;
     if (sb && sb->state == SANDBOX_RUNNING)
-        /* Thawed, or started again; the last step was cut off. */
-        return saved_remove(s->e->pool, name, sandbox_id, s->err);
+        return 0;
     if (!sb) {
         r = table_add(s->e->table, name, &sb, s->err);
         if (r < 0)
@@ -321,14 +326,27 @@ static int scan_one(void *user, const char *name, const char *sandbox_id)
         log_err("what is kept of a sandbox belongs to no one", &why);
         return 0;
     }
-    sb->is_saved = true;
-    sb->keeps_upper = sb->state == SANDBOX_PREPARED; /* it goes, its upper stays */
+    sb->is_saved = sb->is_noted = true;
+    if (sb->state == SANDBOX_PREPARED)
+        sb->keeps_upper = true; /* it goes, its upper stays */
     return 0;
+}
+
+/* Noted, or not paused at all. */
+static bool is_settled(void *user, const char *name)
+{
+    const struct engine *e = user;
+    const struct sandbox *sb = table_find(e->table, name);
+
+    return sb && (sb->is_saved || (sb->state != SANDBOX_FROZEN && sb->state != SANDBOX_PREPARED));
 }
 
 int saved_scan(struct engine *e, struct abx_err *err)
 {
     struct scan s = { e, err };
+    int r = saved_each(e->pool, scan_one, &s, err);
 
-    return saved_each(e->pool, scan_one, &s, err);
+    if (r == 0)
+        r = saved_restore(e->pool, is_settled, e, err);
+    return r < 0 ? r : saved_each(e->pool, scan_one, &s, err);
 }

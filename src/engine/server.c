@@ -378,7 +378,7 @@ static int take_for_sandbox(struct client *k, const Abx__Ipc__Frame *f, struct a
     else if (f->body_case == ABX__IPC__FRAME__BODY_STOP)
         sandbox_stop(e, sb, k->id, f->seq);
     else if (f->freeze->thaw)
-        sandbox_thaw(e, sb, k->id, f->seq);
+        sandbox_thaw(e, sb, f->freeze->keep, k->id, f->seq);
     else
         sandbox_freeze(e, sb, f->freeze->keep, f->freeze->sync, k->id, f->seq);
     return 0;

@@ -42,7 +42,8 @@ struct sandbox {
     bool must_sweep;   /* a worker died while it was at it */
     bool kill_wanted;  /* asked for while starting or busy */
     bool is_told;      /* Died was sent */
-    bool is_saved;     /* saved.h has it, or is about to */
+    bool is_saved;     /* saved.h has it, or is about to, and it is paused or on its way there */
+    bool is_noted;     /* saved.h has it; it may run again */
     bool keeps_upper;  /* what ends are its processes alone: STOPPED comes after REMOVING */
     bool has_kept;     /* while removing: the worker was told so */
     bool has_exit;     /* exit_status is known */

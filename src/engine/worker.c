@@ -81,19 +81,19 @@ static void send_oom(struct worker *w, const char *name)
 static bool forget_saved(struct worker *w, const struct record *r)
 {
     struct abx_err why;
-    bool is_gone =
-        r->sandbox_id[0] == '\0' || disk_pool_why_dead(w->pool)[0] ||
-        FAULT_STEP("remove.note", &why, saved_remove(w->pool, r->name, r->sandbox_id, &why)) == 0;
 
-    if (!is_gone)
-        log_err("a sandbox that ends stays noted as saved", &why);
-    return is_gone;
+    if (r->sandbox_id[0] == '\0' ||
+        FAULT_STEP("remove.note", &why, saved_remove(w->pool, r->name, r->sandbox_id, &why)) == 0)
+        return true;
+    log_err("a sandbox that ends may stay noted as saved", &why);
+    return false;
 }
 
 /* The record goes last: until then everything that is left can be found again. */
 static int run_remove(struct worker *w, const struct job *j, struct job_result *ret)
 {
     struct record record;
+    struct abx_err why;
     bool keeps_upper, is_forgotten;
     int r;
 
@@ -101,13 +101,15 @@ static int run_remove(struct worker *w, const struct job *j, struct job_result *
         send_oom(w, j->record.name);
     if (record_read(w->records_fd, j->record.name, &record, NULL) == 0)
         ret->record.uid_base = record.uid_base;
+    if (j->pool_works && disk_pool_why_dead(w->pool)[0] && worker_revive(w, &why) < 0)
+        log_err("the pool cannot be used here", &why);
     /* First: as long as it counts as saved its upper is nobody's to take away. */
     is_forgotten = j->keeps_upper || forget_saved(w, &j->record);
     keeps_upper =
         j->keeps_upper || (j->record.sandbox_id[0] == '\0' && saved_has(w->pool, j->record.name));
     r = worker_remove_all(w, j->record.name, keeps_upper, &ret->has_upper_left, &ret->err);
-    if (!is_forgotten)
-        (void)forget_saved(w, &j->record); /* what is in the way may be gone by now */
+    if (!is_forgotten) /* what is in the way may be gone by now */
+        ret->has_note_left = !forget_saved(w, &j->record);
     if (r == 0 && j->must_sweep)
         r = record_sweep(w->records_fd, j->record.name, &ret->err);
     return r < 0 ? r
@@ -123,11 +125,16 @@ static int run_freeze(struct worker *w, const struct job *j, bool on, struct job
     int64_t begin;
     int r = on && j->keeps_upper ? worker_revive(w, &ret->err) : 0;
 
+    /* What can still be read in a pool that is out of use, its processes can read. */
+    if (!on && j->keeps_upper && !disk_pool_why_dead(w->pool)[0])
+        r = saved_check(w->pool, j->record.name, true, &ret->err);
     if (r < 0)
         return r;
     /* What a push that was cut off has left; it may have no swap when it runs. */
     if (!on && j->record.limits.memory_mb > 0)
         (void)cgroup_swap_allow(w->cgroups, j->record.name, false, NULL);
+    if (!on)
+        saved_unmark(w->pool, j->record.name);
     begin = time_mono_ns();
     r = FAULT_STEP(point, &ret->err,
                    cgroup_freeze(w->cgroups, j->record.name, on, FREEZE_TIMEOUT_MS, &ret->err));
@@ -138,9 +145,6 @@ static int run_freeze(struct worker *w, const struct job *j, bool on, struct job
         if (r < 0)
             (void)cgroup_freeze(w->cgroups, j->record.name, false, FREEZE_TIMEOUT_MS, NULL);
     }
-    /* It runs again: what is left of the note goes with the next start of the engine at the latest. */
-    if (r == 0 && !on)
-        (void)saved_remove(w->pool, j->record.name, j->record.sandbox_id, NULL);
     return r;
 }
 

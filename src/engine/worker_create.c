@@ -198,9 +198,8 @@ int job_create_run(struct worker *w, const struct job *j, int *fds, size_t n_fds
     r = create(&c, j, fds, &pidfd, &ret->err);
     if (r < 0)
         return r;
-    /* What is left of the note goes with the next start of the engine at the latest. */
     if (j->keeps_upper)
-        (void)saved_remove(w->pool, j->record.name, j->record.sandbox_id, NULL);
+        saved_unmark(w->pool, j->record.name);
     ret_fds[(*ret_n)++] = pidfd;
     return r; /* a failure is followed by a JOB_REMOVE from the engine */
 }

@@ -151,7 +151,7 @@ static int make_upper(struct worker *w, const struct record *record, bool is_kep
 
     if (!is_kept)
         return disk_upper_create(w->pool, record->name, limit_bytes, err);
-    r = disk_upper_check(w->pool, record->name, err);
+    r = saved_check(w->pool, record->name, false, err);
     if (r < 0 || !disk_pool_is_limited(w->pool))
         return r;
     return disk_upper_set_limit(w->pool, record->name, limit_bytes, err); /* a clone has none yet */
@@ -178,6 +178,14 @@ static int make_slot(struct worker *w, struct record *record, bool keeps_upper, 
     return r;
 }
 
+/* Not the fault of what was kept: it can be tried again when the pool is in order. */
+static int pool_trouble(struct abx_err *err)
+{
+    int r = err_reason(err, ABX_REASON_BUSY, "%s", err->msg);
+
+    return err_wrap(err, r, "the pool cannot be written to");
+}
+
 int job_prepare_run(struct worker *w, const struct job *j, struct job_result *ret, int *ret_fds,
                     size_t *ret_n)
 {
@@ -190,7 +198,7 @@ int job_prepare_run(struct worker *w, const struct job *j, struct job_result *re
     bool is_steered;
 
     if (r < 0)
-        return r;
+        return j->keeps_upper ? pool_trouble(&ret->err) : r;
     lease = fault_at("prepare.uids", &ret->err) == 0 ? lease_take(w, &ret->err) : NULL;
     if (!lease)
         return fault_name_step(ret->err.code, "prepare.uids", &ret->err);
@@ -216,6 +224,8 @@ int job_prepare_run(struct worker *w, const struct job *j, struct job_result *re
         return 0;
     }
     packet_close_fds(fds, SLOT_FDS);
+    if (j->keeps_upper && ret->err.sys == EROFS)
+        r = pool_trouble(&ret->err);
     if (worker_remove_all(w, j->record.name, j->keeps_upper, &has_upper_left, NULL) == 0 &&
         record_remove(w->records_fd, j->record.name, NULL) == 0)
         lease->is_free = true;

@@ -144,6 +144,8 @@ static void on_woken(void *user, const struct abx_err *failure, const Abx__Ipc__
             answer_sandbox_error(r, 429, 0, failure->msg);
         else if (failure->code == ABX_UNAVAILABLE || failure->code == ABX_DEADLINE_EXCEEDED)
             answer_sandbox_error(r, 503, 1, failure->msg);
+        else if (failure->reason == ABX_REASON_SAVED_STATE)
+            answer_sandbox_error(r, 410, 0, failure->msg);
         else
             answer_sandbox_error(r, 409, -1, E2B_TEXT_TRANSITION);
     } else {

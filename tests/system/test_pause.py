@@ -1,10 +1,14 @@
 """Pause and resume on a real service, with plain HTTP: what is kept, what clients see, what crashes leave."""
 
 import base64
+import datetime
 import hashlib
+import http.client
 import json
 import os
 import signal
+import socket
+import struct
 import threading
 import time
 from urllib.parse import urlencode
@@ -12,6 +16,7 @@ from urllib.parse import urlencode
 import processes
 import pytest
 from envd import Envd
+from pause_kit import detail, guests, health, kill_role, listed, notes, post, start_machine_anew, until
 from service import Service
 
 
@@ -22,35 +27,6 @@ def service(build_dir, base_template):
         for box in s.request("GET", "/v2/sandboxes")[2]:
             s.kill(box["sandboxID"])
         assert s.audit() == []
-
-
-def until(condition, timeout=30):
-    deadline = time.monotonic() + timeout
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.05)
-    return value
-
-
-def post(service, box, what, body=None, expect=204):
-    status, _, answer = service.request("POST", f"/sandboxes/{box['sandboxID']}/{what}", body)
-    assert status == expect, (status, answer)
-    return answer
-
-
-def detail(service, box):
-    status, _, answer = service.request("GET", f"/sandboxes/{box['sandboxID']}")
-    assert status == 200, answer
-    return answer
-
-
-def listed(service, query=""):
-    return [b["sandboxID"] for b in service.request("GET", f"/v2/sandboxes{query}")[2]]
-
-
-def health(service, box):
-    """Status and decoded body of GET /health, as clients ask whether it runs."""
-    return service.request("GET", "/health", headers={**Envd(service, box).headers, "X-API-Key": ""})[::2]
 
 
 def signed_read(service, box, path, expiration):
@@ -225,14 +201,216 @@ def test_what_is_in_flight_gets_two_seconds_and_what_comes_waits(service):
     assert service.kill(sandbox) == 204
 
 
-def test_a_kill_does_not_wait_for_the_disk(service):
-    """Its files are on their way to a disk that takes nothing any more."""
+def open_stream(service, box, command):
+    """The raw socket of a stream of output that has begun, and what has come."""
+    envd = Envd(service, box)
+    conn = envd.connect(60)
+    data = json.dumps({"process": {"cmd": "/bin/bash", "args": ["-c", command]}, "stdin": False}).encode()
+    conn.request("POST", "/process.Process/Start", struct.pack(">BI", 0, len(data)) + data,
+                 {**envd.headers, "Content-Type": "application/connect+json"})
+    come = b""
+    while b'"start"' not in come:
+        come += conn.sock.recv(65536)
+    return conn, come
+
+
+def read_rest(conn, come):
+    """All up to the end of the connection, or of the answer."""
+    while not come.endswith(LAST_CHUNK):
+        try:
+            more = conn.sock.recv(65536)
+        except ConnectionResetError:
+            break
+        if not more:
+            break
+        come += more
+    conn.close()
+    return come
+
+
+LAST_CHUNK = b"\r\n0\r\n\r\n"
+
+
+def test_streams_break_off_without_a_last_chunk(service):
+    """Nobody takes what was cut for complete. One that comes to its own end has one."""
     box = service.create(timeout=300)
+    assert read_rest(*open_stream(service, box, "echo done")).endswith(LAST_CHUNK)
+    for body in (None, {"memory": False}):
+        streams = [open_stream(service, box, "while :; do echo line; sleep 0.02; done"), open_stream(service, box, "sleep 1000")]
+        post(service, box, "pause", body)
+        for conn, come in streams:
+            rest = read_rest(conn, come)
+            assert b"transfer-encoding: chunked" in rest.lower()
+            assert not rest.endswith(b"0\r\n\r\n"), rest[-100:]
+        post(service, box, "connect", {"timeout": 60}, 201)
+    assert service.kill(box["sandboxID"]) == 204
+
+
+def test_streams_of_http2_are_reset(service):
+    h2 = pytest.importorskip("h2", reason="tools of the py environment")
+    import h2.config
+    import h2.connection
+    import h2.events
+
+    box = service.create(timeout=300)
+    data = json.dumps({"process": {"cmd": "/bin/bash", "args": ["-c", "while :; do echo line; sleep 0.02; done"]}, "stdin": False}).encode()
+    conn = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
+    conn.initiate_connection()
+    headers = [(":method", "POST"), (":path", "/process.Process/Start"), (":scheme", "http"), (":authority", f"127.0.0.1:{service.port}"),
+               ("content-type", "application/connect+json"), *((k.lower(), v) for k, v in Envd(service, box).headers.items())]
+    conn.send_headers(1, headers)
+    conn.send_data(1, struct.pack(">BI", 0, len(data)) + data, end_stream=True)
+    seen = []
+
+    def read_until(*kinds):
+        while not any(isinstance(e, kinds) for e in seen):
+            sock.sendall(conn.data_to_send())
+            more = sock.recv(65536)
+            assert more, seen
+            for e in conn.receive_data(more):
+                seen.append(e)
+                if isinstance(e, h2.events.DataReceived):
+                    conn.acknowledge_received_data(e.flow_controlled_length, e.stream_id)
+
+    with socket.create_connection(("127.0.0.1", service.port), timeout=30) as sock:
+        read_until(h2.events.DataReceived)
+        post(service, box, "pause")
+        read_until(h2.events.StreamReset, h2.events.StreamEnded)
+    assert not [e for e in seen if isinstance(e, h2.events.StreamEnded)]
+    assert service.kill(box["sandboxID"]) == 204
+
+
+LOGGING_SERVER = """
+import socket, threading
+log = open("/tmp/seen", "a", buffering=1)
+def serve(c):
+    while data := c.recv(65536):
+        log.write(data.split(b"\\r\\n")[0].decode() + "\\n")
+        c.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok")
+    c.close()
+s = socket.create_server(("", 8000), backlog=100)
+while True:
+    c, _ = s.accept()
+    log.write("connection\\n")
+    threading.Thread(target=serve, args=(c,)).start()
+"""
+
+
+def start_server(service, box, program, port=8000):
+    envd = Envd(service, box)
+    envd.write("/tmp/server.py", program.encode())
+    envd.sh(f"nohup python3 /tmp/server.py >/tmp/log 2>&1 & for i in $(seq 300); do (: < /dev/tcp/127.0.0.1/{port}) 2>/dev/null && exit; "
+            "sleep 0.1; done; exit 1")
+
+
+def to_port(box, port, **more):
+    return {"E2b-Sandbox-Id": box["sandboxID"], "E2b-Sandbox-Port": str(port), **more}
+
+
+def test_traffic_never_reaches_the_sockets_of_a_paused_one(service):
+    """Not by a connection from before, not by new ones, not by a gateway that was started meanwhile."""
+    box = service.create(timeout=300)
+    envd = Envd(service, box)
+    start_server(service, box, LOGGING_SERVER)
+    kept = http.client.HTTPConnection("127.0.0.1", service.port, timeout=30)
+    kept.request("GET", "/before", headers=to_port(box, 8000))
+    assert kept.getresponse().read() == b"ok"
+    seen = envd.sh("cat /tmp/seen")
+    assert "GET /before HTTP/1.1" in seen
+    post(service, box, "pause")
+
+    def refused(headers, method="GET", path="/while", body=None):
+        assert service.request(method, path, body, headers=headers)[0] == 502
+
+    for restarted in (False, True):
+        if restarted:
+            kill_role(service, "abx-gateway")
+        try:
+            kept.request("GET", "/while", headers=to_port(box, 8000))
+            assert kept.getresponse().status == 502
+        except (OSError, http.client.HTTPException):
+            kept.close()  # the gateway's end
+        for _ in range(10):
+            refused(to_port(box, 8000))
+            refused({**envd.headers, "Content-Type": "application/json"}, "POST", "/filesystem.Filesystem/MakeDir", {"path": "/tmp/while"})
+    post(service, box, "connect", {"timeout": 60}, 201)
+    assert service.request("GET", "/after", headers=to_port(box, 8000))[::2] == (200, b"ok")
+    now = envd.sh("cat /tmp/seen")
+    assert "GET /after HTTP/1.1" in now and "while" not in now
+    assert now.count("connection") == seen.count("connection") + 1
+    assert envd.run("ls -d /tmp/while")[0] == 2
+    assert service.kill(box["sandboxID"]) == 204
+
+
+def test_traffic_of_other_ports_wakes_with_the_traffic_token_alone(service):
+    private = service.create(timeout=300, autoResume={"enabled": True}, network={"allowPublicTraffic": False})
+    public = service.create(timeout=300, autoResume={"enabled": True})
+    never = service.create(timeout=300)
+    token = private["trafficAccessToken"]
+    for box in (private, public, never):
+        start_server(service, box, LOGGING_SERVER)
+        post(service, box, "pause")
+
+    def ask(box, **headers):
+        return service.request("GET", "/x", headers={"X-API-Key": "", **to_port(box, 8000, **headers)})[0]
+
+    for headers in ({}, {"E2b-Traffic-Access-Token": "0" * 64}, {"X-Access-Token": private["envdAccessToken"]}):
+        assert ask(private, **headers) == 403
+    assert ask(never) == 502 and ask(never, **{"X-Access-Token": never["envdAccessToken"]}) == 502
+    for box in (private, public, never):
+        assert detail(service, box)["state"] == "paused"
+    begin = time.time()
+    assert ask(private, **{"E2b-Traffic-Access-Token": token}) == 200
+    assert ask(public) == 200  # whoever may reach it may wake it
+    for box in (private, public):
+        info = detail(service, box)
+        end = datetime.datetime.fromisoformat(info["endAt"].replace("Z", "+00:00")).timestamp()
+        assert info["state"] == "running" and begin + 295 <= end  # five minutes, as e2b.md 1.4 says
+    # Of one without its memory there is nothing that could take the request.
+    post(service, public, "pause", {"memory": False})
+    assert ask(public) == 502 and detail(service, public)["state"] == "paused"
+    for box in (private, public, never):
+        assert service.kill(box["sandboxID"]) == 204
+
+
+def end_of(service, box):
+    return datetime.datetime.fromisoformat(detail(service, box)["endAt"].replace("Z", "+00:00")).timestamp()
+
+
+def test_connect_and_refreshes_never_shorten_and_a_resume_sets_anew(service):
+    box = service.create(timeout=1000)
+    first = end_of(service, box)
+    for what, body, expect in (("connect", {"timeout": 10}, 200), ("refreshes", {"duration": 10}, 204)):
+        post(service, box, what, body, expect)
+        assert end_of(service, box) == first
+    post(service, box, "refreshes", {"duration": 2000}, 204)
+    later = end_of(service, box)
+    assert later - first > 900
+    post(service, box, "connect", {"timeout": 3000}, 200)
+    assert end_of(service, box) - later > 900
+    post(service, box, "timeout", {"timeout": 100})  # this one may
+    assert end_of(service, box) < first
+    post(service, box, "pause")
+    begin = time.time()
+    post(service, box, "connect", {"timeout": 500}, 201)
+    assert begin + 495 < end_of(service, box) < time.time() + 505
+    assert service.kill(box["sandboxID"]) == 204
+
+
+def saver_of(service):
+    """The worker that writes the pool to the disk."""
     (saver,) = [
         pid
         for pid in processes.every()
         if {"--worker", "save", service.instance()} <= set((processes.read(pid, "cmdline") or "").split("\0"))
     ]
+    return saver
+
+
+def test_a_kill_does_not_wait_for_the_disk(service):
+    """Its files are on their way to a disk that takes nothing any more."""
+    box = service.create(timeout=300)
+    saver = saver_of(service)
     answers = []
     pausing = threading.Thread(
         target=lambda: answers.append(service.request("POST", f"/sandboxes/{box['sandboxID']}/pause", {"memory": False}, timeout=90)[0])
@@ -240,7 +418,7 @@ def test_a_kill_does_not_wait_for_the_disk(service):
     os.kill(saver, signal.SIGSTOP)
     try:
         pausing.start()
-        until(lambda: list(service.data_dir.glob(f"pool/**/saved/*.{box['sandboxID']}")))
+        until(lambda: box["sandboxID"] in notes(service))
         assert service.kill(box["sandboxID"]) == 204
         assert processes.alive(saver)
     finally:
@@ -266,6 +444,35 @@ def test_requests_for_one_sandbox_are_done_in_their_order(service):
     assert all(status in (200, 201, 204, 404, 409) for _, status in answers), answers
     post(service, box, "connect", {"timeout": 60}, 201 if detail(service, box)["state"] == "paused" else 200)
     assert Envd(service, box).sh("echo whole") == "whole\n"
+    assert service.kill(box["sandboxID"]) == 204
+
+
+def test_requests_behind_each_other_are_answered_in_the_order_they_came(service):
+    """The first waits for a disk that takes nothing; the answers of those that come meanwhile show their order."""
+    box = service.create(timeout=300)
+    saver = saver_of(service)
+    asked = [("pause", {"memory": False}, 204), ("pause", None, 409), ("timeout", {"timeout": 60}, 404), ("connect", {"timeout": 60}, 201),
+             ("resume", {"timeout": 60}, 409), ("connect", {"timeout": 60}, 200), ("pause", {"memory": False}, 204), ("pause", None, 409),
+             ("connect", {"timeout": 60}, 201)]
+    answers = [None] * len(asked)
+
+    def ask(i, what, body):
+        answers[i] = service.request("POST", f"/sandboxes/{box['sandboxID']}/{what}", body, timeout=60)[0]
+
+    threads = [threading.Thread(target=ask, args=(i, what, body)) for i, (what, body, _) in enumerate(asked)]
+    os.kill(saver, signal.SIGSTOP)
+    try:
+        for i, t in enumerate(threads):
+            t.start()
+            if i == 0:
+                until(lambda: box["sandboxID"] in notes(service))
+            time.sleep(0.4)  # on its way through a gateway to control; nobody can see it there
+        assert answers == [None] * len(asked)
+    finally:
+        os.kill(saver, signal.SIGCONT)
+    for t in threads:
+        t.join()
+    assert answers == [status for _, _, status in asked]
     assert service.kill(box["sandboxID"]) == 204
 
 
@@ -327,33 +534,6 @@ def test_what_was_sent_before_by_a_client_that_has_gone_is_not_done(service):
     assert service.kill(box["sandboxID"]) == 204
 
 
-def guests(instance):
-    """Host pids of all processes of sandboxes of an instance."""
-    found = []
-    for pid in processes.every():
-        if f"abx-{instance}" in (processes.read(pid, "cgroup") or "") and "/sandboxes/" in processes.read(pid, "cgroup"):
-            found.append(pid)
-    return found
-
-
-def start_machine_anew(service):
-    """What a reboot leaves: files. Every process ends and the run dir is gone."""
-    instance = service.instance()
-    service.process.send_signal(signal.SIGKILL)
-    service.process.wait()
-    until(lambda: not service.roles())
-    for pid in guests(instance):
-        try:
-            processes.send(pid)
-        except ProcessLookupError:
-            pass
-    until(lambda: not guests(instance))
-    for record in os.listdir(f"/run/abx/{instance}/sandboxes"):
-        os.unlink(f"/run/abx/{instance}/sandboxes/{record}")
-    service.stop()
-    service.start()
-
-
 def test_paused_sandboxes_outlive_service_and_machine(build_dir, base_template):
     with Service(build_dir) as s:
         full, files, running, stale = (s.create(timeout=600) for _ in range(4))
@@ -387,150 +567,4 @@ def test_paused_sandboxes_outlive_service_and_machine(build_dir, base_template):
             post(s, box, "connect", {"timeout": 600}, 201)
             assert Envd(s, box).sh("cat /home/user/f; ps -e -o comm | grep -c sleep || true") == "mine\n0\n"
             assert s.kill(box["sandboxID"]) == 204
-        until(lambda: s.audit() == [])
-
-
-def test_damaged_state_can_be_killed_and_says_what_is_wrong(build_dir, base_template):
-    with Service(build_dir) as s:
-        pool = s.data_dir / "pool/fs" if (s.data_dir / "pool/fs/uppers").exists() else s.data_dir / "pool"
-        one, two, three = (s.create(timeout=600) for _ in range(3))
-        for box in (one, two):
-            post(s, box, "pause", {"memory": False})
-        post(s, three, "pause")
-        names = {f.name.split(".")[1]: f.name.split(".")[0] for f in (pool / "saved").iterdir()}
-        assert set(names) == {b["sandboxID"] for b in (one, two, three)}
-        upper = pool / "uppers" / names[one["sandboxID"]]
-        (upper / "u").rename(upper / "away")
-        status, _, answer = s.request("POST", f"/sandboxes/{one['sandboxID']}/connect", {"timeout": 60})
-        assert status >= 500 and "cannot be resumed" in answer["message"] and "kept files" in answer["message"], answer
-        assert detail(s, one)["state"] == "paused"
-        assert s.kill(one["sandboxID"]) == 204
-        # Nothing of the note is left: the engine still knows it; the next one does not.
-        (pool / "saved" / f"{names[two['sandboxID']]}.{two['sandboxID']}").unlink()
-        os.kill(s.roles()["abx-engine"][0], signal.SIGKILL)
-        until(lambda: two["sandboxID"] not in listed(s))
-        assert s.request("GET", f"/events/sandboxes/{two['sandboxID']}")[2][0]["eventData"]["reason"] == "lost"
-        # Its processes are killed while they are frozen: the files are kept.
-        for pid in guests(s.instance()):
-            processes.send(pid)
-        until(lambda: not guests(s.instance()))
-        post(s, three, "connect", {"timeout": 60}, 201)
-        assert Envd(s, three).sh("echo up") == "up\n" and "filesystem" in json.dumps(s.request("GET", f"/events/sandboxes/{three['sandboxID']}")[2])
-        assert s.kill(three["sandboxID"]) == 204
-        until(lambda: s.audit() == [])
-
-
-MANIFEST = "cd /home/user/data && find . -type f -print0 | sort -z | xargs -0 sha256sum; find . -printf '%p %m %U %s\\n' | sort"
-
-WRITER = """
-import mmap, os, sys
-d = "/home/user/data"
-os.makedirs(d, exist_ok=True)
-held = open(d + "/held", "ab", buffering=0)
-shared = open(d + "/shared", "w+b"); shared.truncate(1 << 16)
-m = mmap.mmap(shared.fileno(), 1 << 16)
-for line in sys.stdin:
-    i = int(line)
-    held.write(b"%d\\n" % i)
-    m[i * 8:i * 8 + 8] = b"%08d" % i
-    with open("%s/synced-%d" % (d, i), "wb") as f:
-        f.write(os.urandom(50000)); f.flush(); os.fsync(f.fileno())
-    with open("%s/not-%d" % (d, i), "wb") as f:
-        f.write(os.urandom(50000))
-    print("written", i, flush=True)
-"""
-
-
-@pytest.mark.parametrize("cycles", [pytest.param(3, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.long)])
-def test_cycles_with_every_role_killed_in_between(build_dir, base_template, cycles):
-    with Service(build_dir) as s:
-        box = s.create(timeout=600, autoPause=True)
-        envd, sandbox = Envd(s, box), box["sandboxID"]
-        envd.write("/tmp/writer.py", WRITER.encode())
-        envd.sh("mkfifo /tmp/in; nohup sh -c 'exec 3<>/tmp/in; python3 /tmp/writer.py <&3' >/tmp/out 2>&1 &")
-        roles = ["abx-engine", "abx-control", "abx-gateway"]
-
-        def kill(role):
-            before = s.roles().get(role, [])
-            for pid in before:
-                processes.send(pid)
-            until(lambda: (now := s.roles().get(role, [])) and not set(now) & set(before))
-
-        def ask(what, body, *expected):
-            """Until the service is back and has done it."""
-            def once():
-                status, _, answer = s.request("POST", f"/sandboxes/{sandbox}/{what}", body, timeout=60)
-                assert status in (*expected, 502, 503, 504), (what, status, answer)
-                return status in expected
-            until(once, 60)
-
-        for i in range(cycles):
-            envd.sh(f"echo {i} > /tmp/in; for n in $(seq 300); do grep -q 'written {i}$' /tmp/out && exit; sleep 0.05; done; exit 1", 60)
-            before = envd.sh(MANIFEST)
-            kill(roles[i % 3])
-            if i % 2:
-                ask("timeout", {"timeout": 1}, 204)
-                until(lambda: detail(s, box)["state"] == "paused")
-            else:
-                ask("pause", None, 204, 409)
-            kill(roles[(i + 1) % 3])
-            until(lambda: s.request("GET", f"/sandboxes/{sandbox}")[0] == 200)
-            assert detail(s, box)["state"] == "paused" and detail(s, box)["pauseMode"] == "full"
-            ask("connect", {"timeout": 600}, 200, 201)
-            kill(roles[(i + 2) % 3])
-            assert envd.sh(MANIFEST) == before, f"cycle {i}"
-        assert envd.sh("wc -l < /home/user/data/held; pgrep -c -f writer.py").split() == [str(cycles), "2"]
-        until(lambda: s.request("DELETE", f"/sandboxes/{sandbox}")[0] in (204, 404))
-        until(lambda: s.audit() == [])
-
-
-def overlap(service, boxes, rounds, seed):
-    """Threads that ask for everything at once; every call gets an answer that the table knows."""
-    import random
-
-    rng = random.Random(seed)
-    statuses, lock = {}, threading.Lock()
-    created = list(boxes)
-
-    def ask(what, sandbox):
-        if what == "kill":
-            return service.request("DELETE", f"/sandboxes/{sandbox}", timeout=60)[0]
-        body = {"pause": None, "files": {"memory": False}}.get(what, {"timeout": 300})
-        path = {"files": "pause"}.get(what, what)
-        return service.request("POST", f"/sandboxes/{sandbox}/{path}", body, timeout=60)[0]
-
-    def work(seed):
-        own = random.Random(seed)
-        for _ in range(rounds):
-            what = own.choice(["pause", "files", "connect", "connect", "resume", "timeout", "kill" if own.random() < 0.15 else "pause"])
-            with lock:
-                sandbox = own.choice(created)
-            status = ask(what, sandbox)
-            with lock:
-                statuses[what, status] = statuses.get((what, status), 0) + 1
-            if what == "kill" and status == 204:
-                new = service.create(timeout=300)["sandboxID"]
-                with lock:
-                    created[created.index(sandbox)] = new
-
-    threads = [threading.Thread(target=work, args=(rng.random(),)) for _ in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    return created, statuses
-
-
-@pytest.mark.parametrize("n, rounds", [(4, 15), pytest.param(50, 1250, marks=pytest.mark.long)])
-def test_overlapping_requests_are_all_answered_and_leave_nothing(build_dir, base_template, n, rounds):
-    with Service(build_dir) as s:
-        created, statuses = overlap(s, [s.create(timeout=300)["sandboxID"] for _ in range(n)], rounds, seed=n)
-        assert {status for _, status in statuses} <= {200, 201, 204, 404, 409}, statuses
-        assert {what for what, _ in statuses} == {"pause", "files", "connect", "resume", "timeout", "kill"}
-        for sandbox in created:
-            status, _, answer = s.request("POST", f"/sandboxes/{sandbox}/connect", {"timeout": 300}, timeout=60)
-            assert status in (200, 201), answer
-            box = detail(s, {"sandboxID": sandbox})
-            assert Envd(s, box).sh("echo up") == "up\n"
-            assert s.kill(sandbox) == 204
         until(lambda: s.audit() == [])

@@ -137,11 +137,12 @@ static _unused_ int fake_freeze(struct driver *d, const char *id, bool is_synced
     return fake_change(d, DRIVER_FROZEN, done, user, err);
 }
 
-static _unused_ int fake_thaw(struct driver *d, const char *id, driver_done_fn done, void *user,
-                              struct abx_err *err)
+static _unused_ int fake_thaw(struct driver *d, const char *id, bool is_resume, driver_done_fn done,
+                              void *user, struct abx_err *err)
 {
     (void)id;
     fake_of(d)->n_thaws++;
+    fake_of(d)->is_resume = is_resume;
     return fake_change(d, DRIVER_RUNS, done, user, err);
 }
 

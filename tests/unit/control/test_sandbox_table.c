@@ -126,26 +126,58 @@ static void environments_are_copied_and_wiped(void **state)
     sandbox_forget_envs(sb);
 }
 
-static void damaged_rows_are_refused(void **state)
+static void of_damaged_rows_is_taken_what_can_be_read(void **state)
 {
-    struct store_sandbox row = { .id = "ia", .team = "t", .config = "{\"metadata\":{}}" };
-    char long_text[200];
-    struct sandbox *good = sandbox_new(&lifecycle, NULL), *sb = sandbox_new(&lifecycle, NULL);
-    struct abx_err err;
+    static const struct {
+        const char *config, *digest, *team, *envs, *damage;
+        bool has_lost_envs;
+    } rows[] = {
+        { "{\"metadata\":{}}", "d", "t", "{\"A\":\"b\"}", "", false },
+        { "[]", "d", "t", "", "its config is", false },
+        { "{", "d", "t", "", "its config is", false },
+        { NULL, "d", "t", "", "its config is", false },
+        { "{}", "\xff", "t", "", "its digest is", false },
+        { "{}", "d", "a team with a name that is longer than any that there is", "",
+          "its team_id is", false },
+        { "{}", "d", "t", "{\"A\":1}", "", true },
+        { "{}", "d", "t", "nonsense", "", true },
+    };
 
     (void)state;
-    memset(long_text, 'a', sizeof long_text - 1);
-    long_text[sizeof long_text - 1] = '\0';
-    assert_int_equal(sandbox_from_row(good, &row, &err), 0);
-    row.config = "[]";
-    assert_int_equal(sandbox_from_row(sb, &row, &err), ABX_DATA_LOSS);
-    row.config = "{";
-    assert_int_equal(sandbox_from_row(sb, &row, &err), ABX_DATA_LOSS);
-    row.config = "{}";
-    row.digest = long_text;
-    assert_int_equal(sandbox_from_row(sb, &row, &err), ABX_DATA_LOSS);
-    sandbox_free_later(good);
-    sandbox_free_later(sb);
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct store_sandbox row = { .id = "ia",
+                                     .team = rows[i].team,
+                                     .digest = rows[i].digest,
+                                     .config = rows[i].config,
+                                     .envs = rows[i].envs };
+        struct sandbox *sb = sandbox_new(&lifecycle, NULL);
+
+        assert_int_equal(sandbox_from_row(sb, &row, NULL), 0);
+        assert_string_equal(sb->id, "ia");
+        assert_int_equal(sb->damage[0] != '\0', rows[i].damage[0] != '\0');
+        assert_non_null(strstr(sb->damage, rows[i].damage));
+        assert_int_equal(sb->has_lost_envs, rows[i].has_lost_envs);
+        assert_true(json_is_object(sb->config));
+        sandbox_free_later(sb);
+    }
+}
+
+static void a_row_without_id_is_refused(void **state)
+{
+    static const char *const ids[] = {
+        NULL, "", "with blank", "\xff",
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(ids); i++) {
+        struct store_sandbox row = { .id = ids[i], .config = "{}" };
+        struct sandbox *sb = sandbox_new(&lifecycle, NULL);
+        struct abx_err err;
+
+        assert_int_equal(sandbox_from_row(sb, &row, &err), ABX_DATA_LOSS);
+        sandbox_free_later(sb);
+    }
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -153,11 +185,9 @@ static void damaged_rows_are_refused(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        TEST(all_are_found_while_it_grows_and_shrinks),
-        TEST(an_id_is_there_once),
-        TEST(a_walk_goes_on_behind_one_that_left),
-        TEST(environments_are_copied_and_wiped),
-        TEST(damaged_rows_are_refused),
+        TEST(all_are_found_while_it_grows_and_shrinks),  TEST(an_id_is_there_once),
+        TEST(a_walk_goes_on_behind_one_that_left),       TEST(environments_are_copied_and_wiped),
+        TEST(of_damaged_rows_is_taken_what_can_be_read), TEST(a_row_without_id_is_refused),
     };
 
     return cmocka_run_group_tests_name("control_sandbox_table", tests, NULL, NULL);
