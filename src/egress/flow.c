@@ -31,6 +31,7 @@
 
 #define NAME_MS 30000u /* a program on a busy machine may need some */
 #define SERVER_FIRST_MS 300u
+#define PRESSED_MS 10u /* looks, while the kernel is short of memory */
 #define DIAL_MS 30000u
 #define IDLE_MS (2u * 60u * 60u * 1000u)
 #define STALLED_MS 120000u
@@ -67,8 +68,9 @@ struct flow {
     struct egress *egress;
     enum flow_state state;
     struct address to;
-    char *name;  /* that allowed it; NULL where the address does */
-    bool is_web; /* a port where a name has to be given */
+    char *name;          /* that allowed it; NULL where the address does */
+    bool is_web;         /* a port where a name has to be given */
+    uint64_t name_until; /* loop time */
     size_t peeked;
     struct via *via;   /* until it is connected */
     struct veil *veil; /* between `out` and the proxy, where that has TLS */
@@ -485,6 +487,22 @@ static void allow_by_address(struct flow *f)
 
 static void on_no_name(uv_timer_t *timer);
 
+/* The timer, and more bytes or the end. */
+static void wait_for_name(struct flow *f)
+{
+    uint64_t now = uv_now(f->egress->opts.loop);
+
+    end_watch(&f->in, UV_READABLE | UV_DISCONNECT, false);
+    (void)uv_timer_start(&f->timer, on_no_name, f->name_until > now ? f->name_until - now : 0, 0);
+}
+
+/* A kernel that is short of memory for sockets says that there is something to read although nothing came. */
+static void look_soon(struct flow *f)
+{
+    end_watch(&f->in, UV_DISCONNECT, false);
+    (void)uv_timer_start(&f->timer, on_no_name, PRESSED_MS, 0);
+}
+
 static void take_name(struct flow *f, const char *name)
 {
     if (!policy_has_name(f->box->policy, name))
@@ -497,7 +515,7 @@ static void take_name(struct flow *f, const char *name)
 }
 
 /* Woken when there is more than was seen; or its time is over, and we may have been busy. */
-static void on_first_bytes(struct flow *f, bool is_woken)
+static void on_first_bytes(struct flow *f, bool is_woken, bool is_ended)
 {
     static uint8_t head[SNIFF_MAX];
     char name[SNIFF_NAME_SIZE];
@@ -506,16 +524,21 @@ static void on_first_bytes(struct flow *f, bool is_woken)
 
     if ((n < 0 && errno == EAGAIN) || (!is_woken && n > 0 && (size_t)n == f->peeked))
         return;
-    if (n <= 0 || (size_t)n == f->peeked) { /* it has ended */
+    if (n <= 0 || ((size_t)n == f->peeked && is_ended)) {
         flow_close(f, true);
+        return;
+    }
+    if ((size_t)n == f->peeked) {
+        look_soon(f);
         return;
     }
     switch (sniff(slice_of(head, (size_t)n), name)) {
     case SNIFF_MORE:
         if (f->peeked == 0)
-            (void)uv_timer_start(&f->timer, on_no_name, NAME_MS, 0);
+            f->name_until = uv_now(f->egress->opts.loop) + NAME_MS;
         f->peeked = (size_t)n;
         (void)setsockopt(f->in.fd, SOL_SOCKET, SO_RCVLOWAT, &more, sizeof more);
+        wait_for_name(f);
         return;
     case SNIFF_NAME:
         take_name(f, name);
@@ -533,9 +556,13 @@ static void on_no_name(uv_timer_t *timer)
 {
     struct flow *f = timer->data;
 
-    on_first_bytes(f, false);
-    if (!f->box || f->state != FLOW_NAME || uv_is_active((uv_handle_t *)timer))
+    on_first_bytes(f, false, false);
+    if (!f->box || f->state != FLOW_NAME)
         return;
+    if (uv_now(timer->loop) < f->name_until) {
+        wait_for_name(f);
+        return;
+    }
     if (f->peeked == 0 && !f->is_web)
         allow_by_address(f);
     else
@@ -550,8 +577,8 @@ static void find_name(struct flow *f, const char *rule)
         return;
     }
     f->state = FLOW_NAME;
-    (void)uv_timer_start(&f->timer, on_no_name, f->is_web ? NAME_MS : SERVER_FIRST_MS, 0);
-    end_watch(&f->in, UV_READABLE, false);
+    f->name_until = uv_now(f->egress->opts.loop) + (f->is_web ? NAME_MS : SERVER_FIRST_MS);
+    wait_for_name(f);
 }
 
 static void on_event(uv_poll_t *poll, int status, int events)
@@ -573,7 +600,7 @@ static void on_event(uv_poll_t *poll, int status, int events)
     else if (status < 0)
         flow_close(f, true);
     else if (f->state == FLOW_NAME && is_in)
-        on_first_bytes(f, true);
+        on_first_bytes(f, true, events & UV_DISCONNECT);
     else if (f->state == FLOW_DIAL && !is_in)
         on_dialled(f);
     else if (f->state == FLOW_PROXY && !is_in)
