@@ -112,6 +112,8 @@ void lifecycle_end(struct sandbox *sb, enum sandbox_state from, const char *reas
 void lifecycle_finish(struct sandbox *sb);
 /* Tries again to delete the rows of those that are gone. */
 void lifecycle_remove_rows(struct lifecycle *l);
+/* Tries again to write the rows of those that were resumed: a crash would take them back to their pause. */
+void lifecycle_write_rows(struct lifecycle *l);
 
 /* --- lifecycle_pause.c --- */
 void act_copy(struct sandbox *sb, const struct change *c);

@@ -502,33 +502,39 @@ void act_wake_failed(struct sandbox *sb, const struct change *c)
     operation_end(sb, 0, &err);
 }
 
-void act_resume_row(struct sandbox *sb, const struct change *c)
+/* The row says `running` from started_ms on, and the event comes. `config` may be NULL: it stays as it is. */
+static int write_resumed(struct sandbox *sb, const char *config, store_done_fn done, void *user,
+                         struct abx_err *err)
 {
-    _cleanup_(freep) char *data = NULL, *config = NULL;
+    _cleanup_(freep) char *data = event_data(sb, "request");
     char id[UUID_SIZE];
     struct store_event event = { .id = id,
                                  .type = "sandbox.lifecycle.resumed",
-                                 .time_ms = time_wall_ms() };
-    struct store_sandbox row;
+                                 .data = data ? data : "{}",
+                                 .time_ms = sb->started_ms };
+    struct store_sandbox row = sandbox_row(sb, "running");
+
+    uuid_new(id);
+    row.config = config; /* what is not changed may be on its way to be */
+    return store_sandbox_run(sb->lifecycle->opts.store, &row, NULL, &event, done, user, err);
+}
+
+void act_resume_row(struct sandbox *sb, const struct change *c)
+{
+    _cleanup_(freep) char *config = NULL;
     struct abx_err err;
     struct call *call = call_new(sb, &err);
     int r = call ? fault_at("resume.row", &err) : err.code;
 
     if (c->created)
         lifecycle_take_created(sb, c->created);
-    data = event_data(sb, "request");
-    event.data = data ? data : "{}";
-    uuid_new(id);
-    sb->started_ms = event.time_ms;
+    sb->started_ms = time_wall_ms();
     sb->timeout_ms = sb->operation->request.timeout_ms;
-    sb->end_ms = event.time_ms + sb->timeout_ms;
-    row = sandbox_row(sb, "running");
+    sb->end_ms = sb->started_ms + sb->timeout_ms;
     if (r == 0 && sb->operation->request.config)
         r = operation_configure(sb, sb->operation, &config, &err);
-    row.config = config; /* what is not changed may be on its way to be */
     if (r == 0)
-        r = store_sandbox_run(sb->lifecycle->opts.store, &row, NULL, &event, call_on_store, call,
-                              &err);
+        r = write_resumed(sb, config, call_on_store, call, &err);
     if (r < 0)
         call_failed(sb, call, &err);
 }
@@ -538,12 +544,48 @@ void act_resumed(struct sandbox *sb, const struct change *c)
     struct abx_err err;
 
     (void)fault_at("resume.answer", NULL);
+    sb->is_row_behind = c->failure != NULL;
     if (c->failure)
-        log_err("row of a resumed sandbox", c->failure);
+        log_err("row of a resumed sandbox cannot be written yet", c->failure);
     if (sb->operation->config && operation_configured(sb, sb->operation, c->failure, &err) < 0)
         log_err("configuration of a resumed sandbox", &err);
     (void)uv_timer_start(&sb->timer, lifecycle_on_timer, (uint64_t)sb->timeout_ms, 0);
     log_change(sb, "sandbox resumed");
     sb->lifecycle->opts.on_visible(sb->lifecycle->opts.user, sb);
     operation_end(sb, 201, NULL);
+}
+
+struct late_row {
+    struct lifecycle *lifecycle;
+    char id[SANDBOX_ID_SIZE];
+};
+
+static void on_written_at_last(void *user, const struct abx_err *failure)
+{
+    _cleanup_(freep) struct late_row *late = user;
+    struct sandbox *sb = lifecycle_find(late->lifecycle, late->id);
+
+    if (failure)
+        log_err("row of a resumed sandbox cannot be written yet", failure);
+    else if (sb)
+        sb->is_row_behind = false;
+}
+
+void lifecycle_write_rows(struct lifecycle *l)
+{
+    struct abx_err err;
+
+    for (struct sandbox *sb = l->first; sb; sb = sb->next) {
+        struct late_row *late;
+
+        if (!sb->is_row_behind || sb->state != SANDBOX_RUNNING)
+            continue;
+        late = calloc(1, sizeof *late);
+        if (!late)
+            return;
+        late->lifecycle = l;
+        (void)snprintf(late->id, sizeof late->id, "%s", sb->id);
+        if (write_resumed(sb, NULL, on_written_at_last, late, &err) < 0)
+            on_written_at_last(late, &err);
+    }
 }

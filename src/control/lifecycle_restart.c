@@ -222,6 +222,7 @@ void lifecycle_driver_up(struct lifecycle *l)
     struct sandbox *sb = l->first;
 
     lifecycle_remove_rows(l);
+    lifecycle_write_rows(l);
     l->generation++;
     while (sb) {
         struct sandbox *next = sb->next;
