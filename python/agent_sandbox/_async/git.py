@@ -446,8 +446,10 @@ class Git:
         fields = f"protocol={protocol}\nhost={host}\nusername={username}\npassword={password}\n\n"
         if any("\n" in text or "\0" in text for text in (protocol, host, username, password)):
             raise InvalidArgumentException("credentials have to be one line each")
-        quoted = "'" + fields.replace("'", "'\"'\"'") + "'"
-        return await self._shell(f"printf %s {quoted} | " + _native.git_command(None, ["credential", "approve"]), run)
+        # In the environment, because command lines are in logs, and all processes can see them.
+        run = ({**(envs or {}), "ABX_GIT_CREDENTIALS": fields}, user, cwd, timeout, request_timeout)
+        command = _native.git_command(None, ["credential", "approve"])
+        return await self._shell('printf %s "$ABX_GIT_CREDENTIALS" | ' + command, run)
 
     async def configure_user(
         self,

@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -40,10 +41,43 @@ static size_t credentials_at(const char *text)
     return n;
 }
 
-/* The next piece of `text` as it may be shown: a character, "://" with what follows it left out, or "?". */
-static size_t next_piece(const char *text, struct slice *ret)
+/* Words with a secret behind them, and where that ends. Passwords have blanks and quotes, so theirs is the rest of the line. */
+static const struct {
+    const char *word;
+    const char *ends;
+} marks[] = {
+    { "password=", "\r\n" }, { "passwd=", "\r\n" },    { "authorization:", "\r\n" },
+    { "token=", " \t\r\n" }, { "secret=", " \t\r\n" }, { "api_key=", " \t\r\n" },
+    { "api-key:", "\r\n" },  { "apikey=", " \t\r\n" }, { "access_key=", " \t\r\n" },
+};
+
+/* Bytes of a word of `marks` at the start of `text` and, in *ret_hidden, of what is behind it; 0 if there is none. */
+static size_t mark_at(const char *text, size_t *ret_hidden)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(marks); i++) {
+        size_t n = strlen(marks[i].word);
+
+        if (strncasecmp(text, marks[i].word, n) != 0)
+            continue;
+        *ret_hidden = strcspn(text + n, marks[i].ends);
+        return n;
+    }
+    return 0;
+}
+
+/* The next piece of `text` as it may be shown: a character, a word with the secret behind it left out, or "?". `before`
+ * has room for a word. */
+static size_t next_piece(const char *text, char *before, struct slice *ret)
 {
     size_t n = utf8_length(slice_of(text, strnlen(text, 4))), hidden;
+    size_t mark = mark_at(text, &hidden);
+
+    if (mark > 0 && hidden > 0) {
+        memcpy(before, text, mark);
+        memcpy(before + mark, "***", 3);
+        *ret = slice_of(before, mark + 3);
+        return mark + hidden;
+    }
 
     if (n == 0) {
         *ret = SLICE_LIT("?");
@@ -61,9 +95,10 @@ void report_text(char *to, size_t size, const char *text)
     static const char more[] = "...";
     size_t n = 0, fits = 0; /* `fits`: with the dots behind it */
     struct slice piece;
+    char word[32];
 
     while (*text) {
-        size_t used = next_piece(text, &piece);
+        size_t used = next_piece(text, word, &piece);
 
         if (n + piece.n >= size) {
             memcpy(to + fits, more, sizeof more);

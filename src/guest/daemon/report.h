@@ -2,7 +2,8 @@
  *
  * One datagram each, without waiting: what does not go now is kept and tried again, up to GUEST_REPORT_MAX bytes and
  * for REPORT_GIVE_UP_MS; what is left out then is counted, and the count told. Never in it: the environment, input and output.
- * Of a command line credentials of URLs are left out (git's are there), the rest is what the user wrote, cut.
+ * Of a command line credentials of URLs are left out, and what stands behind `password=`, `token=` and the like
+ * (git credential approve has it there); the rest is what the user wrote, cut.
  */
 #pragma once
 
@@ -30,5 +31,5 @@ void report_end(struct reports *r, pid_t pid, const char *cmd, int status, int64
                 bool is_timed_out);
 
 /* Copies `text` as far as it has room (`size` is at least 4), to the end of a character, with "..." where the rest is missing and "***" for the
- * credentials of URLs in it. What is not UTF-8 becomes "?". */
+ * credentials in it. What is not UTF-8 becomes "?". */
 void report_text(char *to, size_t size, const char *text);

@@ -28,6 +28,14 @@ static void credentials_of_urls_are_left_out(void **state)
         { "https://host/path@2 me@host.org", "https://host/path@2 me@host.org" },
         { "://://u:p@x", "://://***@x" },
         { "curl http://host?q=a@b#c@d", "curl http://host?q=a@b#c@d" },
+        { "printf %s 'protocol=https\nhost=h\nusername=u\npassword=a '\"'\"'b c\n\n' | git "
+          "credential approve",
+          "printf %s 'protocol=https\nhost=h\nusername=u\npassword=***\n\n' | git credential "
+          "approve" },
+        { "curl -H 'Authorization: Bearer abc' http://h", "curl -H 'Authorization:***" },
+        { "GITHUB_TOKEN=abc E2B_API_KEY=def gh pr list",
+          "GITHUB_TOKEN=*** E2B_API_KEY=*** gh pr list" },
+        { "aws_secret_access_key= x", "aws_secret_access_key= x" },
         { "", "" },
     };
     char to[128];
