@@ -541,13 +541,21 @@ void act_resume_row(struct sandbox *sb, const struct change *c)
 
 void act_resumed(struct sandbox *sb, const struct change *c)
 {
+    _cleanup_(freep) char *text = NULL;
+    struct operation *op = sb->operation;
     struct abx_err err;
+    int r = 0;
 
     (void)fault_at("resume.answer", NULL);
     sb->is_row_behind = c->failure != NULL;
     if (c->failure)
         log_err("row of a resumed sandbox cannot be written yet", c->failure);
-    if (sb->operation->config && operation_configured(sb, sb->operation, c->failure, &err) < 0)
+    /* It runs with what was asked for, also while its row cannot say so. */
+    if (op->request.config && !op->config)
+        r = operation_configure(sb, op, &text, &err);
+    if (r == 0 && op->config)
+        r = operation_configured(sb, op, NULL, &err);
+    if (r < 0)
         log_err("configuration of a resumed sandbox", &err);
     (void)uv_timer_start(&sb->timer, lifecycle_on_timer, (uint64_t)sb->timeout_ms, 0);
     log_change(sb, "sandbox resumed");
@@ -576,16 +584,20 @@ void lifecycle_write_rows(struct lifecycle *l)
     struct abx_err err;
 
     for (struct sandbox *sb = l->first; sb; sb = sb->next) {
+        _cleanup_(freep) char *config = NULL;
         struct late_row *late;
 
         if (!sb->is_row_behind || sb->state != SANDBOX_RUNNING)
+            continue;
+        if (sb->config_next) /* a change is on its way, with all the rest: next time */
             continue;
         late = calloc(1, sizeof *late);
         if (!late)
             return;
         late->lifecycle = l;
         (void)snprintf(late->id, sizeof late->id, "%s", sb->id);
-        if (write_resumed(sb, NULL, on_written_at_last, late, &err) < 0)
+        config = json_dumps(sb->config, JSON_COMPACT);
+        if (write_resumed(sb, config, on_written_at_last, late, &err) < 0)
             on_written_at_last(late, &err);
     }
 }

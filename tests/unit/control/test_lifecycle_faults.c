@@ -156,6 +156,9 @@ static bool has_written(void *id)
 static void a_resume_whose_row_fails_is_one_all_the_same(void **state)
 {
     static const char *const faults[] = { "store.run 1 fail\n", "resume.row 1 fail\n" };
+    struct sandbox_request asked = { .what = EV_RESUME,
+                                     .timeout_ms = 60000,
+                                     .config = json_pack("{s:b}", "autoPause", 1) };
     struct answer a = { 0 };
     char id[SANDBOX_ID_SIZE];
 
@@ -170,6 +173,13 @@ static void a_resume_whose_row_fails_is_one_all_the_same(void **state)
         assert_true(runs(id));
         assert_true(find(id)->is_row_behind);
     }
+    reach_paused(SANDBOX_PAUSED, id); /* what the resume asks for holds, too */
+    set_faults("resume.row 1 fail\n");
+    request_as(id, &asked, &reached);
+    assert_true(end_change(NULL));
+    assert_true(run_until(is_requested, &reached));
+    assert_true(json_is_true(json_object_get(find(id)->config, "autoPause")));
+
     set_faults("store.run 1 fail\n"); /* and once more; then a comparison writes it */
     for (int i = 0; i < 2; i++) {
         lifecycle_write_rows(w.lifecycle);
@@ -178,6 +188,8 @@ static void a_resume_whose_row_fails_is_one_all_the_same(void **state)
     assert_false(find(id)->is_row_behind);
     assert_int_equal(count_rows(), 1);
     assert_int_equal(state_of(id), SANDBOX_RUNNING);
+    assert_true(json_is_true(json_object_get(find(id)->config, "autoPause")));
+    json_decref(asked.config);
 }
 
 static void a_row_that_cannot_be_deleted_does_not_hold_up_the_kill(void **state)
