@@ -33,10 +33,8 @@ static json_t *merge(const json_t *network, const json_t *body)
 static int make_config(const struct sandbox *sb, const json_t *body, json_t **ret,
                        struct abx_err *err)
 {
-    const char *name = json_object_get(body, "allow_internet_access") ? "allow_internet_access"
-                                                                      : "allowInternetAccess";
     bool internet = true;
-    int has_internet = json_get_bool(body, name, &internet, err);
+    int has_internet = network_internet(body, &internet, err);
     json_t *network;
 
     if (has_internet < 0)

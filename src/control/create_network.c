@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/str.h"
+#include "control/create_request.h"
 #include "e2b/hosts.h"
 
 #define RULES_MAX 10
@@ -455,6 +456,21 @@ static int check_proxy(const json_t *proxy, struct abx_err *err)
     if (r == 0)
         r = check_proxy_word(proxy, "password", err);
     return r == 0 ? check_proxy_tls(json_object_get(proxy, "tls"), err) : r;
+}
+
+int network_internet(const json_t *body, bool *ret, struct abx_err *err)
+{
+    bool other = true;
+    int has = json_get_bool(body, "allow_internet_access", ret, err);
+    int has_other = has < 0 ? has : json_get_bool(body, "allowInternetAccess", &other, err);
+
+    if (has_other <= 0)
+        return has_other < 0 ? has_other : has;
+    if (has > 0 && *ret != other)
+        return err_set(err, ABX_INVALID_ARGUMENT,
+                       "allow_internet_access and allowInternetAccess are not the same");
+    *ret = other;
+    return has_other;
 }
 
 int network_check(const json_t *network, bool is_update, struct abx_err *err)

@@ -237,7 +237,6 @@ static int check_iam(json_t *body, struct abx_err *err)
 static int keep_rest(json_t *body, struct create_request *r, struct abx_err *err)
 {
     json_t *metadata, *mcp;
-    const char *name;
     bool internet = true;
     int has_internet, c;
 
@@ -248,10 +247,7 @@ static int keep_rest(json_t *body, struct create_request *r, struct abx_err *err
         c = get_typed(body, "mcp", JSON_OBJECT, "an object", &mcp, err);
     if (c < 0)
         return c;
-    /* Answers spell it otherwise than requests; who copies that must not get a sandbox that is open. */
-    name = json_object_get(body, "allow_internet_access") ? "allow_internet_access"
-                                                          : "allowInternetAccess";
-    has_internet = json_get_bool(body, name, &internet, err);
+    has_internet = network_internet(body, &internet, err);
     if (has_internet < 0)
         return has_internet;
     if (json_object_set_new(r->config, "metadata",

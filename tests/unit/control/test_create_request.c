@@ -172,6 +172,8 @@ static const struct {
     { "\"iam\":[]", ABX_INVALID_ARGUMENT, "Error when parsing request: 'iam' has to be" },
     { "\"network\":[]", ABX_INVALID_ARGUMENT, "Error when parsing request: 'network' has to be" },
     { "\"timeout\":true", ABX_INVALID_ARGUMENT, "Error when parsing request: 'timeout' has to be" },
+    { "\"allow_internet_access\":true,\"allowInternetAccess\":false", ABX_INVALID_ARGUMENT,
+      "allow_internet_access and allowInternetAccess are not the same" },
     { "\"allowInternetAccess\":0", ABX_INVALID_ARGUMENT,
       "Error when parsing request: 'allowInternetAccess'" },
     { "\"allow_internet_access\":\"true\"", ABX_INVALID_ARGUMENT,
@@ -320,11 +322,12 @@ static void what_is_kept_is_what_came(void **state)
     struct abx_err err;
 
     (void)state;
-    assert_int_equal(parse("\"metadata\":{\"a\":\"b\"},\"envVars\":{\"SECRET\":\"s3\"},"
-                           "\"allow_internet_access\":false,\"mcp\":{\"x\":1},"
-                           "\"network\":{\"allowPublicTraffic\":true}",
-                           true, &r, &body, &err),
-                     0);
+    assert_int_equal(
+        parse("\"metadata\":{\"a\":\"b\"},\"envVars\":{\"SECRET\":\"s3\"},"
+              "\"allow_internet_access\":null,\"allowInternetAccess\":false,\"mcp\":{\"x\":1},"
+              "\"network\":{\"allowPublicTraffic\":true}",
+              true, &r, &body, &err),
+        0);
     text = json_dumps(r.config, JSON_COMPACT);
     assert_string_equal(text,
                         "{\"metadata\":{\"a\":\"b\"},\"mcp\":{\"x\":1},\"allowInternetAccess\":"
