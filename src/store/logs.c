@@ -8,6 +8,24 @@
     16 /* lines of all sandboxes: looking for what is over costs a walk over one sandbox's */
 #define PATTERN_MAX 1024u
 
+/* What the sandbox says itself must not push out what the service says of it. */
+static int trim(struct db *d, const struct store_log *log, struct abx_err *err)
+{
+#define OVER_LIMIT(which)                                                                          \
+    "DELETE FROM logs WHERE sandbox_id = $1" which " AND time_ms <= (SELECT time_ms FROM logs"     \
+    " WHERE sandbox_id = $1" which " ORDER BY time_ms DESC LIMIT 1 OFFSET $2)"
+    int r = db_finish(d,
+                      db_bind(d, SQL_LOG_TRIM_PROCESS, OVER_LIMIT(" AND logger = 'process'"), err,
+                              "ti", log->sandbox_id, (int64_t)STORE_PROCESS_LOGS_MAX),
+                      err);
+
+    return r < 0 ? r
+                 : db_finish(d,
+                             db_bind(d, SQL_LOG_TRIM, OVER_LIMIT(""), err, "ti", log->sandbox_id,
+                                     (int64_t)STORE_LOGS_MAX),
+                             err);
+}
+
 int log_insert(struct db *d, const struct store_log *log, struct abx_err *err)
 {
     int r = db_finish(d,
@@ -20,13 +38,7 @@ int log_insert(struct db *d, const struct store_log *log, struct abx_err *err)
 
     if (r < 0 || sqlite3_last_insert_rowid(d->h) % TRIM_EVERY != 0)
         return r;
-    return db_finish(d,
-                     db_bind(d, SQL_LOG_TRIM,
-                             "DELETE FROM logs WHERE sandbox_id = $1 AND time_ms <= (SELECT time_ms"
-                             " FROM logs WHERE sandbox_id = $1 ORDER BY time_ms DESC LIMIT 1"
-                             " OFFSET $2)",
-                             err, "ti", log->sandbox_id, (int64_t)STORE_LOGS_MAX),
-                     err);
+    return trim(d, log, err);
 }
 
 static int run_add(struct op *op, struct db *d, struct abx_err *err)

@@ -23,6 +23,7 @@ enum {
     SQL_EVENTS_LAST_ = SQL_EVENTS + 3,
     SQL_LOG_INSERT,
     SQL_LOG_TRIM,
+    SQL_LOG_TRIM_PROCESS,
     SQL_LOGS_READ, /* two: ascending, descending */
     SQL_LOGS_READ_LAST_ = SQL_LOGS_READ + 1,
     SQL_METRICS_INSERT,

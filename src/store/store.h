@@ -199,7 +199,8 @@ struct store_log_filter {
     bool is_descending;
 };
 #define STORE_LOGS_PAGE 1000u
-#define STORE_LOGS_MAX 10000u /* lines of one sandbox, about; the oldest go */
+#define STORE_LOGS_MAX 10000u        /* lines of one sandbox, about; the oldest go */
+#define STORE_PROCESS_LOGS_MAX 5000u /* of them, those of the logger `process` */
 typedef void (*store_logs_fn)(void *user, const struct store_log *logs, size_t n,
                               const struct abx_err *failure);
 /* Completes without a call. Refused when the queue is full. */

@@ -41,19 +41,24 @@ static struct read_logs read_logs(struct store_log_filter f)
 }
 
 /* The queue is bounded: what is waiting is written now and then. */
-static void add_logs(const char *id, int from, int to)
+static void add_logs_of(const char *logger, const char *id, int from, int to)
 {
     struct abx_err err = { 0 };
     char text[32];
 
     for (int i = from; i < to; i++) {
-        struct store_log log = { id, "t1", i, (enum store_level)(i % 4), "egress", text, "{}" };
+        struct store_log log = { id, "t1", i, (enum store_level)(i % 4), logger, text, "{}" };
 
         (void)snprintf(text, sizeof text, "Line %d", i);
         assert_int_equal(store_log_add(store, &log, &err), 0);
         if (i % 1000 == 999)
             (void)read_logs((struct store_log_filter){ .limit = 1 });
     }
+}
+
+static void add_logs(const char *id, int from, int to)
+{
+    add_logs_of("egress", id, from, to);
 }
 
 static void logs_are_read_both_ways_and_filtered(void **state)
@@ -90,6 +95,20 @@ static void prune(enum store_pruned kind, int64_t before_ms, uint32_t kept, uint
 
     what.of[kind] = (struct store_bound){ before_ms, kept };
     assert_int_equal(store_prune(store, &what, NULL, NULL, &err), 0);
+}
+
+static void what_a_sandbox_says_pushes_out_nothing_else(void **state)
+{
+    struct read_logs r;
+
+    (void)state;
+    add_logs("i1", 1, 100);
+    add_logs_of("process", "i1", 100, (int)STORE_PROCESS_LOGS_MAX + 200);
+    r = read_logs((struct store_log_filter){ .limit = 1 });
+    assert_string_equal(r.first, "Line 1");
+    assert_int_equal(read_logs((struct store_log_filter){ .to_ms = 180 }).n, 99);
+    r = read_logs((struct store_log_filter){ .is_descending = true, .limit = 1 });
+    assert_string_equal(r.logger, "process");
 }
 
 static void logs_are_bounded_and_pruned(void **state)
@@ -328,6 +347,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         TEST(logs_are_read_both_ways_and_filtered),
+        TEST(what_a_sandbox_says_pushes_out_nothing_else),
         TEST(logs_are_bounded_and_pruned),
         TEST(logs_of_all_are_bounded),
         TEST(an_event_is_a_line_too),
