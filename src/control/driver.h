@@ -142,7 +142,8 @@ struct driver_ops {
     /* The files of one that is frozen (by freeze) or stopped and those of the stopped `copy_id` change places, whole or
      * not at all; processes that it has keep the old ones and have to be ended. `is_synced`: it is done when that is
      * on the disk. Has no effect the second time, whatever has become of both. UNAVAILABLE, DEADLINE_EXCEEDED and
-     * ABX_REASON_CONFLICT: perhaps done, perhaps later; all other failures: not done. */
+     * ABX_REASON_CONFLICT: perhaps done, perhaps later. FAILED_PRECONDITION and ABX_REASON_DISK_FULL: it was looked, and
+     * is not done. All other failures: this call has not done it, and does not know about an earlier one. */
     int (*exchange)(struct driver *d, const char *sandbox_id, const char *copy_id, bool is_synced,
                     driver_done_fn done, void *user, struct abx_err *err);
     int (*list)(struct driver *d, const char *after, driver_listed_fn done, void *user,

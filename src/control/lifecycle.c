@@ -55,6 +55,7 @@ static void (*const actions[ACT_COUNT_])(struct sandbox *sb, const struct change
     [ACT_HALT] = act_halt,
     [ACT_NOTE] = act_note,
     [ACT_EXCHANGE] = act_exchange,
+    [ACT_EXCHANGE_AGAIN] = act_exchange_again,
     [ACT_END] = act_end,
     [ACT_RESTART] = act_restart,
     [ACT_RESTART_AGAIN] = act_restart_again,

@@ -76,10 +76,11 @@ struct sandbox {
     int64_t end_before_ms; /* pausing: in case it fails */
     /* Rolling back: the files to go to, kept (empty: it is not); the snapshot that they are of. */
     char rollback_copy[SANDBOX_ID_SIZE], rollback_to[SANDBOX_ID_SIZE];
-    uint64_t due_ms;         /* rolling back: its end by the loop's clock; 0 = as end_ms says */
-    int64_t t_restart_ns;    /* rolling back: when it was to start for the first time */
-    bool is_again;           /* rolling back: what the driver has of its processes is not known */
-    bool has_no_start;       /* rolling back: it could not be started */
+    uint64_t due_ms;      /* rolling back: its end by the loop's clock; 0 = as end_ms says */
+    int64_t t_restart_ns; /* rolling back: when it was to start for the first time */
+    bool is_again;        /* rolling back: what the driver has of its processes is not known */
+    bool may_be_done;  /* rolling back: the driver was asked to exchange, and the answer is lost */
+    bool has_no_start; /* rolling back: it could not be started */
     enum driver_state there; /* as the driver last said */
     struct sandbox_usage usage;
     char *answer; /* body for the creators, made when the row becomes running */

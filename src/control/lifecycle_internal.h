@@ -163,6 +163,7 @@ void act_clear(struct sandbox *sb, const struct change *c);
 void act_halt(struct sandbox *sb, const struct change *c);
 void act_note(struct sandbox *sb, const struct change *c);
 void act_exchange(struct sandbox *sb, const struct change *c);
+void act_exchange_again(struct sandbox *sb, const struct change *c);
 void act_end(struct sandbox *sb, const struct change *c);
 void act_restart(struct sandbox *sb, const struct change *c);
 void act_restart_again(struct sandbox *sb, const struct change *c);

@@ -153,8 +153,19 @@ static void judge_paused(struct sandbox *sb, bool is_seen, bool is_whole)
         log_err("a paused sandbox could not be brought back to its state", &err);
 }
 
+/* Nothing else ends a wait for a driver that does not know it any more. */
+static bool is_exchanging(const struct sandbox *sb)
+{
+    return sb->state == SANDBOX_EXCHANGING || sb->state == SANDBOX_EXCHANGING_PAUSED;
+}
+
 static void judge(struct sandbox *sb, bool is_seen, bool is_whole)
 {
+    if (is_exchanging(sb)) {
+        if (!is_seen && is_whole)
+            lifecycle_fire(sb, EV_DIED, &(struct change){ .reason = "lost" });
+        return;
+    }
     if (sb->state == SANDBOX_PAUSED)
         judge_paused(sb, is_seen, is_whole);
     else if (!is_seen)
@@ -228,7 +239,7 @@ void lifecycle_driver_up(struct lifecycle *l)
         struct sandbox *next = sb->next;
 
         /* Only what the driver must know by now: later ones may miss the list rightly. */
-        if (machine_state(sb->state)->exit == EXIT_REST)
+        if (machine_state(sb->state)->exit == EXIT_REST || is_exchanging(sb))
             sb->generation = l->generation;
         lifecycle_fire(sb, EV_RETRY, &no_change);
         sb = next;

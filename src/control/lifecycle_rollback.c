@@ -19,6 +19,12 @@
 
 /* --- calls --------------------------------------------------------------------------------------- */
 
+/* Has the driver looked, and found that it is not done? See driver.h; any other failure may come before it could look. */
+static bool is_not_done(const struct abx_err *failure)
+{
+    return failure->code == ABX_FAILED_PRECONDITION || failure->reason == ABX_REASON_DISK_FULL;
+}
+
 /* Is the failure one after which nobody knows, or after which it may go well? */
 static bool may_pass(const struct sandbox *sb, const struct abx_err *failure)
 {
@@ -26,6 +32,8 @@ static bool may_pass(const struct sandbox *sb, const struct abx_err *failure)
 
     if (sb->state == SANDBOX_RESTARTING)
         return is_away && time_mono_ns() - sb->t_restart_ns < START_TRIES_NS;
+    if (sb->may_be_done)
+        return !is_not_done(failure);
     return is_away || failure->code == ABX_DEADLINE_EXCEEDED;
 }
 
@@ -120,7 +128,7 @@ void act_fetch(struct sandbox *sb, const struct change *c)
     lifecycle_stages_begin(sb);
     sb->t_begin_ns = time_mono_ns();
     sb->t_restart_ns = 0;
-    sb->is_again = sb->has_no_start = false;
+    sb->is_again = sb->has_no_start = sb->may_be_done = false;
     memcpy(sb->rollback_to, sb->operation->request.snapshot_id, sizeof sb->rollback_to);
     if (fetch(sb, &err) < 0)
         lifecycle_fire(sb, EV_FAILED, &(struct change){ .failure = &err, .is_ours = true });
@@ -173,6 +181,13 @@ void act_exchange(struct sandbox *sb, const struct change *c)
     if (!call ||
         d->ops->exchange(d, sb->id, sb->rollback_copy, is_synced, call_on_driver, call, &err) < 0)
         call_failed(sb, call, &err);
+}
+
+/* From now on only the driver's word that it is not done leads back: what is taken for the copy may have the old files. */
+void act_exchange_again(struct sandbox *sb, const struct change *c)
+{
+    sb->may_be_done = true;
+    act_later(sb, c);
 }
 
 void rollback_forget(struct sandbox *sb)
@@ -395,7 +410,7 @@ void rollback_load(struct sandbox *sb)
         return;
     }
     sb->state = sb->state == SANDBOX_RUNNING ? SANDBOX_EXCHANGING : SANDBOX_EXCHANGING_PAUSED;
-    sb->is_again = true;
+    sb->is_again = sb->may_be_done = true;
     lifecycle_stages_begin(sb);
     sb->t_begin_ns = sb->t_state_ns;
     /* Without it the next comparison may remove the copy: then the driver says what became of it. */

@@ -193,7 +193,7 @@ static const struct machine_cell cells[SANDBOX_STATES_][EV_COUNT_] = {
     },
     [SANDBOX_EXCHANGING] = {
         [EV_DONE] = TO(ENDING, END),
-        [EV_FAILED] = TO(EXCHANGING, LATER), /* it may have been done */
+        [EV_FAILED] = TO(EXCHANGING, EXCHANGE_AGAIN), /* it may have been done */
         [EV_REFUSED] = TO(THAWING, ROLLBACK_UNDO),
         REQUESTS_WAIT(EXCHANGING),
         ENDS,
@@ -245,7 +245,7 @@ static const struct machine_cell cells[SANDBOX_STATES_][EV_COUNT_] = {
     },
     [SANDBOX_EXCHANGING_PAUSED] = {
         [EV_DONE] = TO(ENDING_PAUSED, END),
-        [EV_FAILED] = TO(EXCHANGING_PAUSED, LATER),
+        [EV_FAILED] = TO(EXCHANGING_PAUSED, EXCHANGE_AGAIN),
         [EV_REFUSED] = TO(PAUSED, ROLLBACK_FAILED),
         REQUESTS_WAIT(EXCHANGING_PAUSED),
         ENDS,

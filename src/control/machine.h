@@ -113,6 +113,7 @@ enum lifecycle_action {
     ACT_HALT,
     ACT_NOTE,
     ACT_EXCHANGE,
+    ACT_EXCHANGE_AGAIN,
     ACT_END,
     ACT_RESTART,
     ACT_RESTART_AGAIN,

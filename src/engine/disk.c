@@ -473,7 +473,7 @@ static bool is_btrfs(const struct disk_pool *p)
     return p->kind == DISK_BTRFS || p->kind == DISK_BTRFS_IMAGE;
 }
 
-static int check_id(const char *id, struct abx_err *err)
+int disk_check_id(const char *id, struct abx_err *err)
 {
     size_t n = strlen(id);
 
@@ -482,9 +482,9 @@ static int check_id(const char *id, struct abx_err *err)
     return 0;
 }
 
-static int open_upper(struct disk_pool *p, const char *id, int *ret_fd, struct abx_err *err)
+int disk_open_upper(struct disk_pool *p, const char *id, int *ret_fd, struct abx_err *err)
 {
-    int r = check_id(id, err);
+    int r = disk_check_id(id, err);
     int fd;
 
     if (r == 0)
@@ -517,7 +517,7 @@ static int fill_upper(struct disk_pool *p, const char *id, uint64_t limit_bytes,
                       struct abx_err *err)
 {
     _cleanup_(closep) int fd = -EBADF;
-    int r = open_upper(p, id, &fd, err);
+    int r = disk_open_upper(p, id, &fd, err);
 
     /* The limit comes first: an xfs project holds for what is made after it. */
     if (r == 0)
@@ -533,7 +533,7 @@ static int fill_upper(struct disk_pool *p, const char *id, uint64_t limit_bytes,
 int disk_upper_create(struct disk_pool *p, const char *id, uint64_t limit_bytes,
                       struct abx_err *err)
 {
-    int r = check_id(id, err);
+    int r = disk_check_id(id, err);
 
     if (r == 0)
         r = check_alive(p, err);
@@ -555,7 +555,7 @@ int disk_upper_set_limit(struct disk_pool *p, const char *id, uint64_t limit_byt
                          struct abx_err *err)
 {
     _cleanup_(closep) int fd = -EBADF;
-    int r = open_upper(p, id, &fd, err);
+    int r = disk_open_upper(p, id, &fd, err);
 
     return r < 0 ? r : set_limit(p, fd, limit_bytes, err);
 }
@@ -563,7 +563,7 @@ int disk_upper_set_limit(struct disk_pool *p, const char *id, uint64_t limit_byt
 int disk_upper_usage(struct disk_pool *p, const char *id, uint64_t *ret_bytes, struct abx_err *err)
 {
     _cleanup_(closep) int fd = -EBADF;
-    int r = open_upper(p, id, &fd, err);
+    int r = disk_open_upper(p, id, &fd, err);
 
     if (r < 0)
         return r;
@@ -576,7 +576,7 @@ int disk_upper_trash(struct disk_pool *p, const char *id, struct abx_err *err)
 {
     uint8_t random[8];
     char name[17];
-    int r = check_id(id, err);
+    int r = disk_check_id(id, err);
 
     if (r == 0)
         r = check_alive(p, err);
@@ -598,7 +598,7 @@ static int remove_in(struct disk_pool *p, int dirfd, const char *name, struct ab
 
 int disk_upper_destroy(struct disk_pool *p, const char *id, struct abx_err *err)
 {
-    int r = check_id(id, err);
+    int r = disk_check_id(id, err);
 
     if (r == 0)
         r = check_alive(p, err);
@@ -632,62 +632,15 @@ int disk_upper_clone(struct disk_pool *p, const char *from, const char *id, int 
     int r = disk_upper_check(p, from, err);
 
     if (r == 0)
-        r = check_id(id, err);
+        r = disk_check_id(id, err);
     if (r == 0)
-        r = open_upper(p, from, &fd, err);
+        r = disk_open_upper(p, from, &fd, err);
     if (r < 0)
         return r;
     r = is_btrfs(p) ? disk_btrfs_snapshot(p->uppers_fd, fd, id, err)
                     : copy_tree(p, from, id, stop_fd, err);
     if (r < 0)
         (void)disk_upper_trash(p, id, NULL);
-    return r;
-}
-
-/* Does the upper bear the mark? Of a copy of one that does it is the mark of another change. */
-static bool has_mark(int upper_fd, const char *mark)
-{
-    char text[DISK_NAME_MAX + 2];
-    ssize_t n = readlinkat(upper_fd, "mark", text, sizeof text);
-
-    return n == (ssize_t)strlen(mark) && memcmp(text, mark, (size_t)n) == 0;
-}
-
-static int set_mark(struct disk_pool *p, const char *id, const char *mark, struct abx_err *err)
-{
-    _cleanup_(closep) int fd = -EBADF;
-    int r = open_upper(p, id, &fd, err);
-
-    if (r < 0)
-        return r;
-    if ((unlinkat(fd, "mark", 0) < 0 && errno != ENOENT) || symlinkat(mark, fd, "mark") < 0)
-        return err_sys(err, errno, "mark upper '%s'", id);
-    return 0;
-}
-
-int disk_upper_exchange(struct disk_pool *p, const char *id, const char *other, const char *mark,
-                        bool only_look, struct abx_err *err)
-{
-    _cleanup_(closep) int fd = -EBADF;
-    int r = check_id(mark, err);
-
-    if (r == 0)
-        r = check_alive(p, err);
-    if (r < 0)
-        return r;
-    /* A killed worker may still be in the call below: this one waits behind it, for the lock of the folder. */
-    (void)unlinkat(p->uppers_fd, mark, 0);
-    r = open_upper(p, id, &fd, err);
-    if (r < 0 || has_mark(fd, mark))
-        return r;
-    if (only_look)
-        return err_set(err, ABX_FAILED_PRECONDITION,
-                       "upper '%s' is in use, or there is none for its place", id);
-    r = disk_upper_check(p, other, err);
-    if (r == 0)
-        r = set_mark(p, other, mark, err);
-    if (r == 0 && renameat2(p->uppers_fd, other, p->uppers_fd, id, RENAME_EXCHANGE) < 0)
-        r = err_sys(err, errno, "exchange upper '%s' and '%s'", id, other);
     return r;
 }
 
@@ -704,7 +657,7 @@ int disk_upper_check(struct disk_pool *p, const char *id, struct abx_err *err)
 {
     static const char *const parts[] = { "u", "w" };
     _cleanup_(closep) int fd = -EBADF;
-    int r = check_id(id, err);
+    int r = disk_check_id(id, err);
     struct stat st;
 
     if (r == 0)

@@ -76,8 +76,9 @@ bool disk_pool_is_nearly_full(const struct disk_pool *p);
 int disk_upper_clone(struct disk_pool *p, const char *from, const char *id, int stop_fd,
                      struct abx_err *err);
 /* The uppers `id` and `other` change places, whole or not at all, and the one that is `id` then bears `mark` (a file
- * name's worth of text). Has no effect when `id` bears it already. With `only_look` it may not be done:
- * FAILED_PRECONDITION unless it was. Mounts of either go on with what they had. */
+ * name's worth of text). Has no effect when `id` bears it already. With `only_look` it may not be done.
+ * FAILED_PRECONDITION or ABX_REASON_DISK_FULL: it was looked, and is not done. UNAVAILABLE: whether it was done before
+ * cannot be said, the pool is dead or the upper cannot be read. Mounts of either go on with what they had. */
 int disk_upper_exchange(struct disk_pool *p, const char *id, const char *other, const char *mark,
                         bool only_look, struct abx_err *err);
 /* Everything that was written to the pool gets to the disk; takes as long as it takes. */

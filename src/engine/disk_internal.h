@@ -71,6 +71,12 @@ int disk_btrfs_destroy(int dirfd, const char *name, struct abx_err *err);
 /* Drops the quota groups of subvolumes that are gone (kernels before 6.10 keep them). */
 int disk_btrfs_prune(int fd, struct abx_err *err);
 
+/* disk.c */
+/* INVALID_ARGUMENT: it can't be the name of an upper, or of a mark. */
+int disk_check_id(const char *id, struct abx_err *err);
+/* The folder of an upper, to be closed by the caller. NOT_FOUND: there is none. FAILED_PRECONDITION: the pool is dead. */
+int disk_open_upper(struct disk_pool *p, const char *id, int *ret_fd, struct abx_err *err);
+
 /* disk_xfs.c */
 /* Are project quotas enforced and reflinks possible below `fd`? */
 bool disk_xfs_is_usable(int fd);

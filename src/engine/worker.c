@@ -305,6 +305,10 @@ static int run_exchange(struct worker *w, const struct job *j, struct job_result
         r = FAULT_STEP("exchange.uppers", &ret->err,
                        disk_upper_exchange(w->pool, j->record.name, j->target, j->target_id,
                                            j->only_look, &ret->err));
+    else /* nobody could look */
+        r = ret->err.code = ABX_UNAVAILABLE;
+    if (r == 0)
+        (void)fault_at("exchange.done", NULL);
     ret->u.us = (uint32_t)((time_mono_ns() - begin) / 1000);
     return r;
 }

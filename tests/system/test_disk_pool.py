@@ -411,8 +411,15 @@ def change_places(tool, pool):
     assert (read("a"), read("b"), read("c")) == ("third", "second", "first")
     with pytest.raises(ToolError, match="failed_precondition"):
         tool("upper-exchange", "a", "b", "m1", 1)
-    with pytest.raises(ToolError, match="No such file"):
+    with pytest.raises(ToolError, match="failed_precondition.*No such file"):
         tool("upper-exchange", "a", "none", "m3", 0)
+    with pytest.raises(ToolError, match="failed_precondition"):
+        tool("upper-exchange", "none", "a", "m3", 1)
+    # What cannot be looked at may have been done.
+    (pool / "uppers/odd").write_text("")
+    with pytest.raises(ToolError, match="unavailable"):
+        tool("upper-exchange", "odd", "a", "m3", 0)
+    (pool / "uppers/odd").unlink()
     # What is asked again when the other one is gone.
     tool("trash", "c")
     tool("upper-exchange", "a", "c", "m2", 0)

@@ -117,7 +117,7 @@ OPERATIONS = {
         *points("rollback.note", "store.rollback", says="while noting: injected fault"),
         *points("engine.exchange", "exchange.uppers"),
         *absorbed("rollback.exchange", "rollback.end", "engine.stop"),
-        *deadly("engine.exchanged", "engine.stopped", "start.mounts", "engine.created"),
+        *deadly("exchange.done", "engine.exchanged", "engine.stopped", "start.mounts", "engine.created"),
         *absorbed("rollback.settle", "store.run"),
         *deadly("rollback.answer"),
     ],
@@ -133,7 +133,7 @@ OPERATIONS = {
         *points("engine.exchange", "exchange.uppers"),
         *absorbed("rollback.exchange", "rollback.end", "rollback.park", "store.pause"),
         *absorbed("save.sync", count="*"),
-        *deadly("engine.exchanged", "engine.stopped", "rollback.answer"),
+        *deadly("exchange.done", "engine.exchanged", "engine.stopped", "rollback.answer"),
     ],
     "kill": [
         *absorbed("kill.note", "store.killing", "kill.processes", "engine.kill"),
@@ -578,6 +578,35 @@ def test_a_step_in_which_its_process_dies(request, name, point):
     assert status < 300 or status in (404, 409) or status >= 500, (status, answer)
     service.settle()
     operation.check(True if status < 300 else None, status, answer)
+    service.end_all()
+
+
+@pytest.mark.parametrize("name", ["rollback", "rollback-paused"])
+def test_files_that_may_be_exchanged_are_not_given_back(request, name):
+    """The worker dies behind the rename, and those after it cannot look: that it fails does not mean that it was not done."""
+    operation = make(request, name)
+    service, faults = operation.service, operation.service.faults
+    operation.begin()
+    done, uppers = service.hits("exchange.done"), service.hits("exchange.uppers")
+    faults.set("exchange.done 1 stall")
+    answers = []
+    asked = threading.Thread(target=lambda: answers.append(operation.ask()))
+    asked.start()
+    try:
+        until(lambda: service.hits("exchange.done") > done, "it did not come there")
+        faults.set("exchange.done 0 stall", "exchange.uppers 3 fail")  # that one goes on to stand there
+        words = {"--worker", "control", service.instance()}
+        for pid in processes.every():
+            if words <= set((processes.read(pid, "cmdline") or "").split("\0")):
+                processes.send(pid)
+        until(lambda: service.hits("exchange.uppers") == uppers + 3, "it was not asked again")
+        asked.join(60)
+    finally:
+        faults.clear()
+        asked.join(60)
+    assert answers[0][0] == 200, answers
+    service.settle()
+    operation.check(True, *answers[0])
     service.end_all()
 
 

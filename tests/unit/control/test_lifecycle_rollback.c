@@ -297,6 +297,81 @@ static void what_may_have_been_done_is_asked_for_again(void **state)
     }
 }
 
+/* Once an answer was lost, or control was: then a failure to look is none of those after which nothing has changed. */
+static void after_that_only_who_looked_is_believed(void **state)
+{
+    static const int codes[] = { ABX_INTERNAL, ABX_NOT_FOUND, ABX_RESOURCE_EXHAUSTED,
+                                 ABX_INVALID_ARGUMENT, ABX_UNIMPLEMENTED };
+    struct abx_err failure;
+
+    (void)state;
+    for (unsigned i = 0; i < 8; i++) {
+        bool was_paused = i & 1, is_done = i & 2, has_restart = i & 4;
+        enum sandbox_state at = was_paused ? SANDBOX_EXCHANGING_PAUSED : SANDBOX_EXCHANGING;
+        char id[SANDBOX_ID_SIZE], copy[SANDBOX_ID_SIZE];
+        struct answer a = { 0 };
+
+        reach(at, &a, id);
+        memcpy(copy, w.fake.exchanged_id, sizeof copy);
+        (void)err_set(&failure, ABX_UNAVAILABLE, "the engine's worker died");
+        if (has_restart)
+            start_anew(id, DRIVER_FROZEN);
+        else
+            assert_true(end_change(&failure));
+        for (size_t k = 0; k < ARRAY_SIZE(codes); k++) {
+            (void)err_set(&failure, codes[k], "nobody could look");
+            assert_true(run_until(has_change, NULL));
+            assert_true(end_change(&failure));
+            assert_int_equal(state_of(id), at);
+            assert_true(lifecycle_is_kept(w.lifecycle, copy));
+            assert_int_equal(w.fake.n_kills, 0);
+            assert_int_equal(w.fake.n_thaws, 0);
+            (void)uv_timer_start(&find(id)->timer, lifecycle_on_timer, 0, 0); /* now, not later */
+        }
+        assert_true(run_until(has_change, NULL));
+        (void)err_set(&failure, ABX_FAILED_PRECONDITION, "there is none for its place");
+        assert_true(end_change(is_done ? NULL : &failure));
+        assert_int_equal(state_of(id), is_done ? was_paused ? SANDBOX_ENDING_PAUSED : SANDBOX_ENDING
+                                       : was_paused ? SANDBOX_PAUSED
+                                                    : SANDBOX_THAWING);
+        go_to(id, was_paused ? SANDBOX_PAUSED : SANDBOX_RUNNING);
+        assert_int_equal(w.fake.n_stops > 0, is_done);
+        assert_int_equal(kills_of(copy), 1);
+        if (!has_restart)
+            assert_int_equal(reached.http, is_done ? 0 : 500);
+        assert_int_equal(teardown(NULL), 0);
+        assert_int_equal(setup(NULL), 0);
+    }
+}
+
+static void one_that_the_driver_has_lost_does_not_wait_for_ever(void **state)
+{
+    static const enum sandbox_state exchanging[] = { SANDBOX_EXCHANGING,
+                                                     SANDBOX_EXCHANGING_PAUSED };
+    struct abx_err failure;
+
+    (void)state;
+    (void)err_set(&failure, ABX_UNAVAILABLE, "the connection ended");
+    for (size_t i = 0; i < ARRAY_SIZE(exchanging); i++) {
+        struct answer a = { 0 };
+        char id[SANDBOX_ID_SIZE];
+
+        reach(exchanging[i], &a, id);
+        assert_true(end_change(&failure));
+        w.fake.hides_stopped = true; /* its files may be there */
+        lifecycle_driver_up(w.lifecycle);
+        end_list(NULL, 0, false);
+        assert_int_equal(state_of(id), exchanging[i]);
+        w.fake.hides_stopped = false;
+        lifecycle_driver_up(w.lifecycle);
+        end_list(NULL, 0, false);
+        assert_true(state_of(id) >= SANDBOX_KILLING);
+        assert_int_equal(reached.http, 409);
+        assert_int_equal(teardown(NULL), 0);
+        assert_int_equal(setup(NULL), 0);
+    }
+}
+
 static bool is_restarting(void *user)
 {
     return state_of(user) == SANDBOX_RESTARTING;
@@ -527,6 +602,8 @@ int main(void)
         TEST(one_that_does_not_freeze_runs_on),
         TEST(what_the_driver_refuses_is_undone),
         TEST(what_may_have_been_done_is_asked_for_again),
+        TEST(after_that_only_who_looked_is_believed),
+        TEST(one_that_the_driver_has_lost_does_not_wait_for_ever),
         TEST(a_start_that_was_cut_off_is_made_again),
         TEST(one_that_cannot_be_started_is_paused),
         TEST(requests_wait_for_their_turn),
