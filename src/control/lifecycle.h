@@ -87,6 +87,8 @@ struct sandbox {
     char *data;   /* JSON of the `created` event */
     const char *kill_reason;
     int64_t t_begin_ns, t_written_ns, t_started_ns, t_kill_ns;
+    int64_t t_warned_ns;           /* when it was last logged why it keeps its state */
+    int warned_code;               /* and of which failure */
     int64_t t_state_ns;            /* when it came into its state */
     struct driver_stage stages[8]; /* how long the states before lasted */
     size_t n_stages;

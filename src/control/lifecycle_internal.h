@@ -133,6 +133,10 @@ void act_wake_failed(struct sandbox *sb, const struct change *c);
 void act_resume_row(struct sandbox *sb, const struct change *c);
 void act_resumed(struct sandbox *sb, const struct change *c);
 void act_later(struct sandbox *sb, const struct change *c);
+/* A stop failed, and need not be tried again: the driver knows no such processes, or could not end them in the time that
+ * it gets since the state began. The row says, or will say, `paused` without memory: the comparisons end what is left of
+ * the processes, and say so when nothing is left of the files either. */
+bool lifecycle_stop_is_over(const struct sandbox *sb, const struct abx_err *failure);
 enum loss { LOSS_MEMORY, LOSS_ALL };
 /* Its processes are gone, its files are there (LOSS_MEMORY) or are gone, too: paused without memory from now on. */
 void lifecycle_demote(struct sandbox *sb, enum loss loss);
@@ -174,6 +178,8 @@ void act_rolled_back(struct sandbox *sb, const struct change *c);
 void act_parked(struct sandbox *sb, const struct change *c);
 void act_rollback_failed(struct sandbox *sb, const struct change *c);
 void act_rollback_undo(struct sandbox *sb, const struct change *c);
+/* The end of the processes failed for the last time: it has moved on, and true is returned. */
+bool rollback_end_is_over(struct sandbox *sb, const struct abx_err *failure);
 /* Which event the end of a call is: EV_DONE for no failure. */
 enum lifecycle_event lifecycle_outcome(const struct sandbox *sb, const struct abx_err *failure);
 /* The row says that it is on its way to a snapshot: it goes on with that once the driver is up. Of one that is not, or is

@@ -16,7 +16,8 @@
 #define HOLD_MS 4500 /* gateways are disconnected before, TABLE_HOLD_MS */
 #define LATER_MS 500
 #define STOP_MAX_NS (60 * NSEC_PER_SEC) /* twice a call's own deadline */
-#define AGAIN_MS 5000                   /* after a pause that failed it is not over at once again */
+#define WARN_EVERY_NS (30 * NSEC_PER_SEC)
+#define AGAIN_MS 5000 /* after a pause that failed it is not over at once again */
 
 static const struct change no_change;
 
@@ -281,12 +282,23 @@ void act_reopen(struct sandbox *sb, const struct change *c)
     sb->lifecycle->opts.on_visible(sb->lifecycle->opts.user, sb);
 }
 
-/* The driver knows no such processes, or could not end them in the time that it gets. The row says `paused`
- * without memory by now, which is what counts: the next comparison ends what is left of the processes, and says
- * so when nothing is left of the files either. */
-static bool stop_is_over(const struct sandbox *sb, const struct abx_err *failure)
+bool lifecycle_stop_is_over(const struct sandbox *sb, const struct abx_err *failure)
 {
     return failure->code == ABX_NOT_FOUND || time_mono_ns() - sb->t_state_ns > STOP_MAX_NS;
+}
+
+/* Twice a second the same failure, until another one comes or all is well, is one line each half minute. */
+static void log_later(struct sandbox *sb, const struct abx_err *failure)
+{
+    int64_t now = time_mono_ns();
+
+    if (sb->t_warned_ns > sb->t_state_ns && now - sb->t_warned_ns < WARN_EVERY_NS &&
+        sb->warned_code == failure->code)
+        return;
+    sb->t_warned_ns = now;
+    sb->warned_code = failure->code;
+    log_warn("a sandbox keeps its state for now", "id", sb->id, "state",
+             machine_state(sb->state)->name, "error", failure->msg, NULL);
 }
 
 void act_later(struct sandbox *sb, const struct change *c)
@@ -299,13 +311,14 @@ void act_later(struct sandbox *sb, const struct change *c)
         lifecycle_fire(sb, EV_DIED, &(struct change){ .reason = "lost" });
         return;
     }
-    if (c->failure && sb->state == SANDBOX_STOPPING && stop_is_over(sb, c->failure)) {
+    if (c->failure && sb->state == SANDBOX_STOPPING && lifecycle_stop_is_over(sb, c->failure)) {
         lifecycle_fire(sb, EV_DONE, &no_change);
         return;
     }
+    if (c->failure && rollback_end_is_over(sb, c->failure))
+        return;
     if (c->failure && c->failure->code != ABX_UNAVAILABLE)
-        log_warn("a sandbox keeps its state for now", "id", sb->id, "state",
-                 machine_state(sb->state)->name, "error", c->failure->msg, NULL);
+        log_later(sb, c->failure);
     (void)uv_timer_start(&sb->timer, lifecycle_on_timer, LATER_MS, 0);
 }
 

@@ -32,6 +32,8 @@ static bool may_pass(const struct sandbox *sb, const struct abx_err *failure)
 
     if (sb->state == SANDBOX_RESTARTING)
         return is_away && time_mono_ns() - sb->t_restart_ns < START_TRIES_NS;
+    if (sb->state == SANDBOX_ENDING) /* rollback_end_is_over */
+        return true;
     if (sb->may_be_done)
         return !is_not_done(failure);
     return is_away || failure->code == ABX_DEADLINE_EXCEEDED;
@@ -279,6 +281,21 @@ void act_end(struct sandbox *sb, const struct change *c)
     call = call_begin(sb, "rollback.end", &d, &err);
     if (!call || d->ops->freeze(d, sb->id, false, on_frozen_again, call, &err) < 0)
         call_failed(sb, call, &err);
+}
+
+bool rollback_end_is_over(struct sandbox *sb, const struct abx_err *failure)
+{
+    struct change c = { .failure = failure };
+
+    if ((sb->state != SANDBOX_ENDING && sb->state != SANDBOX_ENDING_PAUSED) ||
+        !lifecycle_stop_is_over(sb, failure))
+        return false;
+    /* What has processes that do not end cannot be started, but can be paused like one that was. */
+    if (sb->state == SANDBOX_ENDING && failure->code != ABX_NOT_FOUND)
+        lifecycle_fire(sb, EV_REFUSED, &c);
+    else
+        lifecycle_fire(sb, EV_DONE, &(struct change){ 0 });
+    return true;
 }
 
 void act_restart(struct sandbox *sb, const struct change *c)

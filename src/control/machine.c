@@ -203,6 +203,7 @@ static const struct machine_cell cells[SANDBOX_STATES_][EV_COUNT_] = {
     [SANDBOX_ENDING] = {
         [EV_DONE] = TO(RESTARTING, RESTART),
         [EV_FAILED] = TO(ENDING, LATER),
+        [EV_REFUSED] = TO(PARKING, RESTART_FAILED), /* they do not end */
         REQUESTS_WAIT(ENDING),
         ENDS,
         IGNORES(ENDING),

@@ -372,6 +372,80 @@ static void one_that_the_driver_has_lost_does_not_wait_for_ever(void **state)
     }
 }
 
+/* The files are the new ones by then: what cannot be ended is paused, and the comparisons go on with it. */
+static void processes_that_do_not_end_are_not_waited_for(void **state)
+{
+    static const int codes[] = { ABX_DEADLINE_EXCEEDED, ABX_FAILED_PRECONDITION, ABX_INTERNAL };
+    static const enum sandbox_state ending[] = { SANDBOX_ENDING, SANDBOX_ENDING_PAUSED };
+    struct abx_err failure;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(ending) * ARRAY_SIZE(codes); i++) {
+        enum sandbox_state at = ending[i / ARRAY_SIZE(codes)];
+        struct answer a = { 0 };
+        char id[SANDBOX_ID_SIZE];
+        const char *ids[] = { id };
+        unsigned n_stops;
+        int64_t warned_ns;
+
+        reach(at, &a, id);
+        (void)err_set(&failure, codes[i % ARRAY_SIZE(codes)], "stuck");
+        assert_true(end_change(&failure));
+        assert_int_equal(state_of(id), at);
+        warned_ns = find(id)->t_warned_ns;
+        assert_true(warned_ns > 0);
+        (void)uv_timer_start(&find(id)->timer, lifecycle_on_timer, 0, 0); /* now, not later */
+        assert_true(run_until(has_change, NULL));
+        find(id)->t_state_ns -= 55 * NSEC_PER_SEC;
+        assert_true(end_change(&failure));
+        assert_int_equal(state_of(id), at);
+        assert_true(find(id)->t_warned_ns == warned_ns); /* said once */
+        (void)uv_timer_start(&find(id)->timer, lifecycle_on_timer, 0, 0);
+        assert_true(run_until(has_change, NULL));
+        find(id)->t_state_ns -= 6 * NSEC_PER_SEC;
+        assert_true(end_change(&failure));
+        assert_true(run_until(is_paused, id));
+        assert_true(run_until(is_requested, &reached));
+        assert_false(find(id)->keeps_memory);
+        if (at == SANDBOX_ENDING) {
+            assert_true(reached.http >= 500);
+            assert_non_null(
+                strstr(reached.text, "and is paused, because it could not be started: stuck"));
+        } else {
+            assert_int_equal(reached.status, 200);
+        }
+        n_stops = w.fake.n_stops;
+        w.fake.state = DRIVER_FROZEN;
+        lifecycle_driver_up(w.lifecycle);
+        end_list(ids, 1, false);
+        assert_int_equal(w.fake.n_stops, n_stops + 1);
+        assert_true(end_change(NULL));
+        assert_int_equal(teardown(NULL), 0);
+        assert_int_equal(setup(NULL), 0);
+    }
+}
+
+static void processes_that_the_driver_does_not_know_have_ended(void **state)
+{
+    static const enum sandbox_state ending[] = { SANDBOX_ENDING, SANDBOX_ENDING_PAUSED };
+    struct abx_err failure;
+
+    (void)state;
+    (void)err_set(&failure, ABX_NOT_FOUND, "no sandbox");
+    for (size_t i = 0; i < ARRAY_SIZE(ending); i++) {
+        struct answer a = { 0 };
+        char id[SANDBOX_ID_SIZE];
+
+        reach(ending[i], &a, id);
+        assert_true(end_change(&failure));
+        assert_int_equal(state_of(id), i == 0 ? SANDBOX_RESTARTING : SANDBOX_PARKING);
+        go_to(id, i == 0 ? SANDBOX_RUNNING : SANDBOX_PAUSED);
+        assert_int_equal(reached.status, 200);
+        assert_int_equal(teardown(NULL), 0);
+        assert_int_equal(setup(NULL), 0);
+    }
+}
+
 static bool is_restarting(void *user)
 {
     return state_of(user) == SANDBOX_RESTARTING;
@@ -604,6 +678,8 @@ int main(void)
         TEST(what_may_have_been_done_is_asked_for_again),
         TEST(after_that_only_who_looked_is_believed),
         TEST(one_that_the_driver_has_lost_does_not_wait_for_ever),
+        TEST(processes_that_do_not_end_are_not_waited_for),
+        TEST(processes_that_the_driver_does_not_know_have_ended),
         TEST(a_start_that_was_cut_off_is_made_again),
         TEST(one_that_cannot_be_started_is_paused),
         TEST(requests_wait_for_their_turn),
