@@ -103,6 +103,7 @@ struct sandbox {
     bool must_kill;      /* killing: one more kill is needed after that */
     bool is_killed;      /* killing: nothing of it is left at the driver */
     bool is_removing;    /* removing: the row's deletion is queued */
+    bool is_late;        /* running again, and its time was over meanwhile */
     bool is_row_behind;  /* it was resumed, and its row still says paused */
     bool is_known;       /* a gateway that asked has heard of it before it ran */
     bool is_told;        /* killing: every gateway has dropped it */

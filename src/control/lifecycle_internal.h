@@ -26,6 +26,7 @@ struct operation {
     json_t *config; /* with the request's members in it, on its way to the disk; NULL = none is */
     sandbox_requested_fn done;
     void *user;
+    int64_t asked_ms;
     bool ends_first; /* a resume: processes that the driver has although the row says none */
 };
 

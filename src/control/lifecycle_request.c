@@ -29,6 +29,14 @@ void operation_end(struct sandbox *sb, int status, const struct abx_err *failure
     operation_free(op);
 }
 
+/* Whether it ends before this one has its turn. Else who asks without a pause would keep it: each turn begins as soon as the
+ * one before has ended, and leaves no time for a timer. */
+static bool is_too_late(const struct sandbox *sb, const struct operation *op)
+{
+    return sb->state == SANDBOX_RUNNING && sb->is_late && !op->request.is_timeout &&
+           op->asked_ms >= sb->end_ms && time_wall_ms() >= sb->end_ms;
+}
+
 void lifecycle_go_on(struct sandbox *sb)
 {
     while (!sb->operation && sb->waiting) {
@@ -36,6 +44,11 @@ void lifecycle_go_on(struct sandbox *sb)
 
         if (machine_cell(sb->state, op->request.what)->action == ACT_WAIT)
             return;
+        if (is_too_late(sb, op)) {
+            sb->is_late = false;
+            lifecycle_fire(sb, EV_EXPIRED, &no_change);
+            continue;
+        }
 
         sb->waiting = op->next;
         sb->n_waiting--;
@@ -73,7 +86,7 @@ int lifecycle_request(struct lifecycle *l, const char *id, const struct sandbox_
     if (!sb)
         return err_set(err, ABX_NOT_FOUND,
                        "Sandbox \"%s\" doesn't exist or you don't have access to it", id);
-    if (sb->n_waiting >= LIFECYCLE_WAITING_MAX)
+    if (sb->n_waiting >= LIFECYCLE_WAITING_MAX && !request->is_timeout)
         return err_reason(err, ABX_REASON_BUSY, "over %u requests wait for sandbox \"%s\"",
                           LIFECYCLE_WAITING_MAX, id);
     op = calloc(1, sizeof(*op));
@@ -83,8 +96,11 @@ int lifecycle_request(struct lifecycle *l, const char *id, const struct sandbox_
     json_incref(op->request.config);
     op->done = done;
     op->user = user;
-    for (end = &sb->waiting; *end;)
+    op->asked_ms = time_wall_ms();
+    end = &sb->waiting;
+    while (*end && !request->is_timeout) /* its end comes before all that waits */
         end = &(*end)->next;
+    op->next = *end;
     *end = op;
     sb->n_waiting++;
     lifecycle_go_on(sb);

@@ -464,6 +464,45 @@ static void expire(const char *id)
     assert_true(run_until(is_requested, &got));
 }
 
+/* Each turn begins when the one before has ended, so that no timer has a chance: who asks again and again must not keep it. */
+static void who_asks_after_its_end_does_not_keep_it(void **state)
+{
+    static const char *const ends[] = { "kill", "pause" };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
+        struct request_answer copy, in_time, late;
+        struct answer a = { 0 };
+        char id[SANDBOX_ID_SIZE];
+
+        reach(SANDBOX_RUNNING, &a, id);
+        set_lifecycle(id, ends[i], true);
+        request(id, EV_COPY, false, &copy);
+        request(id, EV_COPY, false, &in_time);
+        find(id)->end_ms = time_wall_ms() + 1; /* both of them were in time */
+        while (time_wall_ms() < find(id)->end_ms)
+            ;
+        request(id, EV_COPY, false, &late);
+        assert_true(end_change(NULL));
+        assert_int_equal(copy.status, 201);
+        assert_int_equal(state_of(id), SANDBOX_COPYING);
+        assert_true(end_change(NULL));
+        assert_int_equal(in_time.status, 201);
+        if (i == 0) {
+            assert_int_equal(state_of(id), SANDBOX_KILLING);
+            assert_int_equal(late.http, 404);
+        } else { /* the pause comes first, and then there is nothing to copy from */
+            assert_int_equal(late.n, 0);
+            assert_int_equal(state_of(id), SANDBOX_FREEZING);
+            while (state_of(id) != SANDBOX_PAUSED) {
+                (void)end_change(NULL);
+                (void)uv_run(&w.loop, UV_RUN_NOWAIT);
+            }
+            assert_int_equal(late.http, 409);
+        }
+    }
+}
+
 static void it_pauses_itself_the_way_it_was_told(void **state)
 {
     struct answer a = { 0 };
@@ -667,6 +706,7 @@ int main(void)
         TEST(requests_take_turns_and_each_gets_its_answer),
         TEST(too_many_requests_are_refused),
         TEST(what_wakes_counts_against_the_limit),
+        TEST(who_asks_after_its_end_does_not_keep_it),
         TEST(it_pauses_itself_the_way_it_was_told),
         TEST(a_resume_may_change_how_it_ends),
         TEST(a_resume_that_fails_changes_nothing),
