@@ -161,9 +161,18 @@ static void on_copied(void *user, int status, const struct abx_err *failure)
 
 static int parse(struct api_request *rq, int64_t *timeout_s, int64_t *count, struct abx_err *err)
 {
+    /* Left out in silence, they would leave open what was to be closed. */
+    static const char *const inherited[] = { "network", "allow_internet_access",
+                                             "allowInternetAccess" };
     int r;
 
     *timeout_s = FORK_TIMEOUT_S;
+    for (size_t i = 0; i < ARRAY_SIZE(inherited); i++)
+        if (json_object_get(rq->body, inherited[i]))
+            return err_set(err, ABX_INVALID_ARGUMENT,
+                           "'%s' is not taken here: a fork begins with its parent's rules, and "
+                           "PUT /sandboxes/{id}/network changes them",
+                           inherited[i]);
     *count = 1;
     r = json_get_int(rq->body, "timeout", timeout_s, err);
     if (r >= 0)

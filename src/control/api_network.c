@@ -76,7 +76,9 @@ void api_network(struct api_request *rq)
     struct sandbox *sb = lifecycle_find(rq->c->lifecycle, rq->id);
     struct sandbox_request request = { .what = EV_NETWORK };
     struct abx_err err;
-    int r = network_check(rq->body, true, &err);
+    int r = rq->body ? network_check(rq->body, true, &err)
+                     : err_set(&err, ABX_INVALID_ARGUMENT,
+                               "there is no body: {} is what drops all rules of a sandbox");
 
     if (r == 0 && (!sb || strcmp(sb->team, rq->team) != 0)) {
         api_reply_not_found(rq, rq->id);

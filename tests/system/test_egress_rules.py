@@ -42,6 +42,8 @@ def test_new_rules_hold_at_once_for_open_connections_too(service, names):
             return next(output).split()
 
         assert alive() == [one, two]
+        assert service.request("PUT", f"/sandboxes/{box.id}/network")[0] == 400  # a body that got lost is no {}
+        assert service.request("POST", f"/sandboxes/{box.id}/fork", {"network": {"denyOut": [OTHER]}})[0] == 400
         assert box.put_network({"denyout": [OTHER]})[0] == 400  # misspelt, it would leave open what was to be closed
         assert box.put_network({"denyOut": [OTHER]})[0] == 204
         assert alive() == [one]
