@@ -95,6 +95,8 @@ static int parse_name(struct api_request *rq, char to[NAME_PART_SIZE], struct ab
     wrong = template_ref_parse(slice_str(json_string_value(name)), &ref);
     if (!wrong && ref.namespace_[0] && strcmp(ref.namespace_, TEAM_SLUG) != 0)
         wrong = "the namespace is not this team's";
+    if (!wrong && templates_find_id(rq->c->templates, slice_str(ref.alias)))
+        wrong = "a template has it, and would not be found by it any more";
     if (!wrong && ref.tag[0] && strcmp(ref.tag, NAME_DEFAULT_TAG) != 0)
         wrong = "snapshots have no tags but 'default' on this server";
     if (wrong)

@@ -70,6 +70,8 @@ def test_a_snapshot_is_the_files_of_its_moment(service):
 def test_names_pages_and_refusals(service):
     box = service.create(timeout=300)
     Envd(service, box).sh("echo 1 > /home/user/n")
+    status, _, answer = service.request("POST", f"/sandboxes/{box['sandboxID']}/snapshots", {"name": "base"})
+    assert status == 400 and "a template has it" in answer["message"]
     first = snapshot(service, box, name="My-Data")
     assert first["names"] == ["my-data:default"]
     Envd(service, box).sh("echo 2 > /home/user/n")
