@@ -257,9 +257,10 @@ ABX_EXPORT abx_call *abx_snapshot_delete(abx_client *client, abx_config *config,
                                          const char *snapshot_id, int64_t request_timeout_ms);
 ABX_EXPORT const struct abx_snapshot *abx_call_snapshots(const abx_call *call, size_t *ret_count);
 /* POST /sandboxes/{id}/rollback: the sandbox's files as the snapshot `snapshot_id` (or of that name) has them, in place; its
- * processes end, and it starts anew, unless it is paused: then it stays so. Not in E2B. Result: SANDBOX_INFOS with one.
- * Errors: NOT_FOUND (no such sandbox or snapshot), INVALID_ARGUMENT (a snapshot that does not fit), UNIMPLEMENTED (another
- * server). Since 0.1. */
+ * processes end, and it starts anew, unless it is paused: then it stays so. When it fails, the sandbox goes on as it was;
+ * but if it has the files and cannot be started with them, it is paused with them, which the message says. Not in E2B.
+ * Result: SANDBOX_INFOS with one. Errors: NOT_FOUND (no such sandbox or snapshot), INVALID_ARGUMENT (a snapshot that does
+ * not fit), UNIMPLEMENTED (another server). Since 0.1. */
 ABX_EXPORT abx_call *abx_sandbox_rollback(abx_client *client, abx_config *config,
                                           const char *sandbox_id, const char *snapshot_id,
                                           int64_t request_timeout_ms);

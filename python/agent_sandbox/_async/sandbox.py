@@ -395,8 +395,9 @@ class AsyncSandbox(SandboxBase):
         """Gives the sandbox the files that a snapshot has (its id or name), of this or another sandbox of the template.
 
         Id, tokens, remaining time, network rules and metadata stay. Its processes end, and it starts anew with those
-        files; a paused sandbox stays paused. When it fails, the sandbox goes on as it was. Raises NotFoundException
-        when there is no such sandbox or snapshot. Servers other than Agent Sandbox do not have this.
+        files; a paused sandbox stays paused. When it fails, the sandbox goes on as it was; but if it has the files and
+        cannot be started with them, it is paused with them, which the exception says: connect() starts it. Raises
+        NotFoundException when there is no such sandbox or snapshot. Servers other than Agent Sandbox do not have this.
         """
         config, request_timeout = call_options(self._config, opts)
         return await _rollback(config, self.sandbox_id, snapshot_id, request_timeout)
