@@ -159,11 +159,24 @@ static bool is_exchanging(const struct sandbox *sb)
     return sb->state == SANDBOX_EXCHANGING || sb->state == SANDBOX_EXCHANGING_PAUSED;
 }
 
+/* A paused one stays, as any of which nothing is left. */
+static void lose_exchanging(struct sandbox *sb)
+{
+    struct abx_err err;
+
+    (void)err_set(&err, ABX_NOT_FOUND, "the engine has nothing of it any more");
+    sb->call = 0; /* whose answer means nothing now */
+    if (sb->state == SANDBOX_EXCHANGING)
+        lifecycle_fire(sb, EV_DIED, &(struct change){ .reason = "lost" });
+    else
+        lifecycle_fire(sb, EV_REFUSED, &(struct change){ .failure = &err });
+}
+
 static void judge(struct sandbox *sb, bool is_seen, bool is_whole)
 {
     if (is_exchanging(sb)) {
         if (!is_seen && is_whole)
-            lifecycle_fire(sb, EV_DIED, &(struct change){ .reason = "lost" });
+            lose_exchanging(sb);
         return;
     }
     if (sb->state == SANDBOX_PAUSED)
