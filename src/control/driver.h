@@ -60,6 +60,13 @@ typedef void (*driver_killed_fn)(void *user, bool existed, const struct abx_err 
 /* `us`: how long the driver itself took. */
 typedef void (*driver_done_fn)(void *user, uint32_t us, const struct abx_err *failure);
 
+/* What a freeze is for: what is written, and when it is done. */
+enum driver_freeze {
+    DRIVER_FREEZE_MEMORY, /* a pause that keeps memory: files are written behind the answer, memory as far as there is swap */
+    DRIVER_FREEZE_FILES, /* a pause of files: done when they are on the disk */
+    DRIVER_FREEZE_BRIEF, /* neither is wanted any more in a moment: nothing is written */
+};
+
 enum driver_state {
     DRIVER_RUNS,
     DRIVER_FROZEN,
@@ -125,10 +132,10 @@ struct driver_ops {
     int (*kill)(struct driver *d, const char *sandbox_id, const char *request_id,
                 driver_killed_fn done, void *user, struct abx_err *err);
     /* These, too, fail at once with UNAVAILABLE while it is away. All may be repeated.
-     * Freezes everything in place; from then on its files outlive its processes. `is_synced`: it is done
-     * when they are on the disk. Fails with what was changed undone. */
-    int (*freeze)(struct driver *d, const char *sandbox_id, bool is_synced, driver_done_fn done,
-                  void *user, struct abx_err *err);
+     * Freezes everything in place; from then on its files outlive its processes. Fails with what was
+     * changed undone. */
+    int (*freeze)(struct driver *d, const char *sandbox_id, enum driver_freeze what,
+                  driver_done_fn done, void *user, struct abx_err *err);
     /* FAILED_PRECONDITION: it is stopped, there is nothing to thaw. `is_resume`: of one that was paused;
      * DATA_LOSS, and it stays frozen, when its files are damaged or gone. */
     int (*thaw)(struct driver *d, const char *sandbox_id, bool is_resume, driver_done_fn done,

@@ -338,14 +338,15 @@ static int send_freeze(struct driver *d, Abx__Ipc__Freeze *freeze, driver_done_f
     return send_call(c, &frame, FREEZE_TIMEOUT_MS, on_frozen, err);
 }
 
-static int local_freeze(struct driver *d, const char *sandbox_id, bool is_synced,
+static int local_freeze(struct driver *d, const char *sandbox_id, enum driver_freeze what,
                         driver_done_fn done, void *user, struct abx_err *err)
 {
     Abx__Ipc__Freeze freeze = ABX__IPC__FREEZE__INIT;
 
     freeze.sandbox_id = text(sandbox_id);
     freeze.keep = true;
-    freeze.sync = is_synced;
+    freeze.sync = what == DRIVER_FREEZE_FILES;
+    freeze.brief = what == DRIVER_FREEZE_BRIEF;
     return send_freeze(d, &freeze, done, user, err);
 }
 

@@ -91,7 +91,9 @@ static void call_driver(struct sandbox *sb, enum driver_call what)
     if (r == 0) {
         switch (what) {
         case CALL_FREEZE:
-            r = d->ops->freeze(d, sb->id, !sb->keeps_memory, call_on_driver, c, &err);
+            r = d->ops->freeze(d, sb->id,
+                               sb->keeps_memory ? DRIVER_FREEZE_MEMORY : DRIVER_FREEZE_FILES,
+                               call_on_driver, c, &err);
             break;
         case CALL_THAW:
             r = d->ops->thaw(d, sb->id, sb->state == SANDBOX_WAKING, call_on_driver, c, &err);
@@ -404,7 +406,7 @@ static void end_and_start(struct sandbox *sb)
     struct abx_err err;
     struct call *c = call_new(sb, &err);
 
-    if (!c || d->ops->freeze(d, sb->id, true, on_held_fast, c, &err) < 0)
+    if (!c || d->ops->freeze(d, sb->id, DRIVER_FREEZE_FILES, on_held_fast, c, &err) < 0)
         call_failed(sb, c, &err);
 }
 

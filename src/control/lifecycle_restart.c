@@ -138,7 +138,8 @@ static void judge_paused(struct sandbox *sb, bool is_seen, bool is_whole)
     sb->is_missing = false;
     switch (sb->there) {
     case DRIVER_RUNS: /* the processes end, if they have to, by the next comparison */
-        r = d->ops->freeze(d, sb->id, !sb->keeps_memory, on_brought_back, NULL, &err);
+        r = d->ops->freeze(d, sb->id, sb->keeps_memory ? DRIVER_FREEZE_MEMORY : DRIVER_FREEZE_FILES,
+                           on_brought_back, NULL, &err);
         break;
     case DRIVER_FROZEN:
         if (!sb->keeps_memory)

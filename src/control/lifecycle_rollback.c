@@ -143,7 +143,7 @@ void act_clear(struct sandbox *sb, const struct change *c)
     lifecycle_hold(sb, "rollback.clear");
 }
 
-/* What was written before is not wanted any more: it need not get to the disk. */
+/* What was written before is not wanted any more, nor is memory. */
 void act_halt(struct sandbox *sb, const struct change *c)
 {
     struct abx_err err;
@@ -153,7 +153,7 @@ void act_halt(struct sandbox *sb, const struct change *c)
     (void)c;
     (void)uv_timer_stop(&sb->timer);
     call = call_begin(sb, "rollback.halt", &d, &err);
-    if (!call || d->ops->freeze(d, sb->id, false, call_on_driver, call, &err) < 0)
+    if (!call || d->ops->freeze(d, sb->id, DRIVER_FREEZE_BRIEF, call_on_driver, call, &err) < 0)
         call_failed(sb, call, &err);
 }
 
@@ -279,7 +279,7 @@ void act_end(struct sandbox *sb, const struct change *c)
         return;
     }
     call = call_begin(sb, "rollback.end", &d, &err);
-    if (!call || d->ops->freeze(d, sb->id, false, on_frozen_again, call, &err) < 0)
+    if (!call || d->ops->freeze(d, sb->id, DRIVER_FREEZE_BRIEF, on_frozen_again, call, &err) < 0)
         call_failed(sb, call, &err);
 }
 

@@ -194,9 +194,10 @@ void uid_put(struct engine *e, uid_t base);
 /* --- pause.c, clone.c, exchange.c --- */
 
 /* Answer (conn, seq) in the end. `is_kept`: from now on its files stay whatever becomes of its processes, its
- * service and its machine; `is_synced`: and the answer comes when they are on the disk. */
+ * service and its machine; `is_synced`: and the answer comes when they are on the disk. `is_brief`: neither they nor its
+ * memory are wanted any more in a moment, nothing is written behind the answer. */
 void sandbox_freeze(struct engine *e, struct sandbox *sb, bool is_kept, bool is_synced,
-                    uint64_t conn, uint64_t seq);
+                    bool is_brief, uint64_t conn, uint64_t seq);
 /* `is_kept`: only when its files are still there, else DATA_LOSS, and it stays as it is. */
 void sandbox_thaw(struct engine *e, struct sandbox *sb, bool is_kept, uint64_t conn, uint64_t seq);
 /* Ends the processes of a frozen one and keeps its files. */

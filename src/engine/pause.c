@@ -20,7 +20,7 @@ struct request {
     struct engine *engine;
     struct sandbox *sb;
     uint64_t conn, seq;
-    bool is_kept, is_synced;
+    bool is_kept, is_synced, is_brief;
     uint32_t us;
 };
 
@@ -136,7 +136,7 @@ static void on_frozen(void *user, const struct job_result *r, int *fds, size_t n
     sockets_set_frozen(e->sockets, sb->record.sandbox_id, sb->state == SANDBOX_FROZEN);
     if (err.code != 0 || !q->is_synced ||
         request_submit(q, sb, WORKER_SAVE, JOB_SAVE, on_saved, &err) < 0) {
-        bool is_kept = err.code == 0 && q->is_kept && r->kind == JOB_FREEZE;
+        bool is_kept = err.code == 0 && q->is_kept && !q->is_brief && r->kind == JOB_FREEZE;
         bool is_paused = is_kept && !q->is_synced;
 
         if (is_kept)
@@ -197,7 +197,7 @@ static void change(struct engine *e, struct sandbox *sb, struct request *q, bool
 }
 
 void sandbox_freeze(struct engine *e, struct sandbox *sb, bool is_kept, bool is_synced,
-                    uint64_t conn, uint64_t seq)
+                    bool is_brief, uint64_t conn, uint64_t seq)
 {
     struct abx_err err;
     struct request *q = request_new(e, conn, seq, &err);
@@ -208,6 +208,7 @@ void sandbox_freeze(struct engine *e, struct sandbox *sb, bool is_kept, bool is_
     }
     q->is_kept = is_kept;
     q->is_synced = is_synced;
+    q->is_brief = is_brief;
     change(e, sb, q, false);
 }
 

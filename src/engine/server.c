@@ -380,7 +380,7 @@ static int take_for_sandbox(struct client *k, const Abx__Ipc__Frame *f, struct a
     else if (f->freeze->thaw)
         sandbox_thaw(e, sb, f->freeze->keep, k->id, f->seq);
     else
-        sandbox_freeze(e, sb, f->freeze->keep, f->freeze->sync, k->id, f->seq);
+        sandbox_freeze(e, sb, f->freeze->keep, f->freeze->sync, f->freeze->brief, k->id, f->seq);
     return 0;
 }
 

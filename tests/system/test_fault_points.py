@@ -610,6 +610,21 @@ def test_files_that_may_be_exchanged_are_not_given_back(request, name):
     service.end_all()
 
 
+def test_no_files_are_written_for_a_rollback(request):
+    """Neither the old ones, for which nobody comes back, nor the whole pool: a pause does that, as `pause-files` shows."""
+    operation = make(request, "rollback")
+    service = operation.service
+    operation.begin()
+    before = service.hits("save.sync")
+    service.faults.set("save.sync * fail")
+    status, answer = operation.ask()
+    service.settle()
+    service.faults.clear()
+    assert (status, service.hits("save.sync")) == (200, before), answer
+    operation.check(True, status, answer)
+    service.end_all()
+
+
 # Of each class of workers one, so that they hang at the same time; the answer's status and words.
 HANGING = [
     ("create", "start.mounts", 504, "Failed to create sandbox while starting: the engine's worker did not finish within 20 s"),

@@ -46,6 +46,7 @@ struct fake {
     char clone_of[SANDBOX_ID_SIZE];
     char exchanged_id[SANDBOX_ID_SIZE]; /* the copy of the last exchange */
     bool is_synced;                     /* as the last freeze or exchange was asked */
+    bool is_brief;                      /* as the last freeze was */
     bool is_resume;                     /* as the last create was */
     char env[64];                       /* of the last create */
     bool is_up;
@@ -128,12 +129,13 @@ static _unused_ int fake_change(struct driver *d, enum driver_state to, driver_d
     return 0;
 }
 
-static _unused_ int fake_freeze(struct driver *d, const char *id, bool is_synced,
+static _unused_ int fake_freeze(struct driver *d, const char *id, enum driver_freeze what,
                                 driver_done_fn done, void *user, struct abx_err *err)
 {
     (void)id;
     fake_of(d)->n_freezes++;
-    fake_of(d)->is_synced = is_synced;
+    fake_of(d)->is_synced = what == DRIVER_FREEZE_FILES;
+    fake_of(d)->is_brief = what == DRIVER_FREEZE_BRIEF;
     return fake_change(d, DRIVER_FROZEN, done, user, err);
 }
 

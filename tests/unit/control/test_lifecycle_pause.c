@@ -38,7 +38,8 @@ static void gateways_let_go_before_the_freeze(void **state)
     assert_int_equal(w.fake.n_freezes, 0);
     lifecycle_held(w.lifecycle, id);
     assert_int_equal(w.fake.n_freezes, 1);
-    assert_false(w.fake.is_synced);  /* memory is in no file */
+    assert_false(w.fake.is_synced); /* memory is in no file */
+    assert_false(w.fake.is_brief);
     lifecycle_held(w.lifecycle, id); /* late, of another gateway */
     assert_true(end_change(NULL));
     assert_int_equal(pause.n, 0); /* the row is not written yet */

@@ -67,6 +67,7 @@ static void the_files_are_there_before_anything_ends(void **state)
     assert_int_equal(w.fake.n_freezes, 0);
     lifecycle_held(w.lifecycle, id);
     assert_int_equal(w.fake.n_freezes, 1);
+    assert_true(w.fake.is_brief); /* neither files nor memory are worth writing */
     assert_false(w.fake.is_synced);
     assert_true(end_change(NULL));
     assert_int_equal(w.fake.n_exchanges, 0); /* the row comes first */
@@ -478,6 +479,7 @@ static void a_start_that_was_cut_off_is_made_again(void **state)
     /* It may run by now: only what is frozen keeps its files when it ends. */
     assert_true(run_until(has_change, NULL));
     assert_int_equal(w.fake.n_freezes, 2);
+    assert_true(w.fake.is_brief);
     assert_int_equal(w.fake.n_stops, 1);
     assert_true(end_change(NULL));
     assert_int_equal(w.fake.n_stops, 2);
