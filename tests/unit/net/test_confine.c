@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,6 +30,9 @@ static int look(void)
     (void)close(fd);
     if (own == MAP_FAILED || confine_syscalls(CONFINE_NETWORK, &err) < 0)
         return 2;
+#ifdef __SANITIZE_ADDRESS__ /* sanitizers need more than roles may: what is refused is a short list */
+    return syscall(SYS_bpf, 0, NULL, 0) == -1 && errno == EPERM ? 0 : 7;
+#endif
     if (mremap(own, page, 3 * page, MREMAP_MAYMOVE) != MAP_FAILED || errno != EPERM)
         return 3;
     if (mremap(own, 0, page, MREMAP_MAYMOVE) != MAP_FAILED)
@@ -54,9 +58,6 @@ static void a_block_of_the_counters_does_not_grow(void **state)
     int status;
 
     (void)state;
-#ifdef __SANITIZE_ADDRESS__
-    skip(); /* sanitizers need more than roles may, so there the filter is another */
-#endif
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)
