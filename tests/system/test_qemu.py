@@ -128,6 +128,8 @@ def make_second_disk(build_dir, tools_dir, template, stage, to):
         at = stage / "build" / path.relative_to(build_dir)
         at.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(["strip", "-g", "-o", at, path], check=True)
+    (stage / "build/meson-info").mkdir()
+    shutil.copy(build_dir / "meson-info/intro-buildoptions.json", stage / "build/meson-info")  # sanitizers.py asks it
     for library in libraries_of([*programs, *built]):
         shutil.copy(library, stage / "lib")
     shutil.copytree(ROOT / "tests/system", stage / "tests/system", ignore=shutil.ignore_patterns("__pycache__"))

