@@ -82,7 +82,7 @@ class Plain(gateway_fakes.Sandbox):
     def __init__(self, name):
         self.name, self.state = name, gateway_fakes.RUNNING
         self.access_token = self.traffic_token = self.mask = ""
-        self.https, self.key = (), ""
+        self.https, self.key, self.wakes = (), "", False
         self.open = []
 
     def sockets(self, n):
