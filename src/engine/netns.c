@@ -314,17 +314,24 @@ static socklen_t abstract_address(const char *name, struct sockaddr_un *a)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
 }
 
+/* A socket of the namespace, and the address that it is to be bound or connected to. */
+static int abstract_socket(int netns_fd, const char *name, int type, struct sockaddr_un *ret_a,
+                           socklen_t *ret_n, int *ret_fd, struct abx_err *err)
+{
+    *ret_n = abstract_address(name, ret_a);
+    if (*ret_n == 0)
+        return err_set(err, ABX_INVALID_ARGUMENT, "abstract name '%.32s' has not 1 to 107 bytes",
+                       name);
+    return netns_socket(netns_fd, AF_UNIX, type, 0, ret_fd, err);
+}
+
 int netns_listen_control(int netns_fd, const char *name, int *ret_fd, struct abx_err *err)
 {
     struct sockaddr_un a;
-    socklen_t n = abstract_address(name, &a);
     _cleanup_(closep) int fd = -EBADF;
-    int r;
+    socklen_t n;
+    int r = abstract_socket(netns_fd, name, SOCK_SEQPACKET, &a, &n, &fd, err);
 
-    if (n == 0)
-        return err_set(err, ABX_INVALID_ARGUMENT, "abstract name '%.32s' has not 1 to 107 bytes",
-                       name);
-    r = netns_socket(netns_fd, AF_UNIX, SOCK_SEQPACKET, 0, &fd, err);
     if (r == 0)
         r = bind_listen(fd, &a, n, 16, name, err);
     if (r < 0)
@@ -336,14 +343,10 @@ int netns_listen_control(int netns_fd, const char *name, int *ret_fd, struct abx
 int netns_connect_control(int netns_fd, const char *name, int *ret_fd, struct abx_err *err)
 {
     struct sockaddr_un a;
-    socklen_t n = abstract_address(name, &a);
     _cleanup_(closep) int fd = -EBADF;
-    int r;
+    socklen_t n;
+    int r = abstract_socket(netns_fd, name, SOCK_SEQPACKET, &a, &n, &fd, err);
 
-    if (n == 0)
-        return err_set(err, ABX_INVALID_ARGUMENT, "abstract name '%.32s' has not 1 to 107 bytes",
-                       name);
-    r = netns_socket(netns_fd, AF_UNIX, SOCK_SEQPACKET, 0, &fd, err);
     if (r < 0)
         return r;
     if (connect(fd, (const struct sockaddr *)&a, n) < 0) {
@@ -358,14 +361,10 @@ int netns_connect_control(int netns_fd, const char *name, int *ret_fd, struct ab
 int netns_bind_datagrams(int netns_fd, const char *name, int *ret_fd, struct abx_err *err)
 {
     struct sockaddr_un a;
-    socklen_t n = abstract_address(name, &a);
     _cleanup_(closep) int fd = -EBADF;
-    int r;
+    socklen_t n;
+    int r = abstract_socket(netns_fd, name, SOCK_DGRAM, &a, &n, &fd, err);
 
-    if (n == 0)
-        return err_set(err, ABX_INVALID_ARGUMENT, "abstract name '%.32s' has not 1 to 107 bytes",
-                       name);
-    r = netns_socket(netns_fd, AF_UNIX, SOCK_DGRAM, 0, &fd, err);
     if (r < 0)
         return r;
     if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &(int){ 1 }, sizeof(int)) < 0)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import processes
 import pytest
-from envd import Envd, EnvdError
+from envd import Envd
+from pause_kit import again
 from service import Service
 
 
@@ -27,17 +28,6 @@ def fork(service, box, expect=201, **body):
     status, _, answer = service.request("POST", f"/sandboxes/{box['sandboxID']}/fork", body, timeout=60)
     assert status == expect, (status, answer)
     return answer
-
-
-def again(function, timeout=30):
-    """Through a gateway that is killed now and then."""
-    deadline = time.monotonic() + timeout
-    while True:
-        try:
-            return function()
-        except (OSError, http.client.HTTPException, EnvdError):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
 
 
 def test_forks_begin_alike_and_are_apart(service):

@@ -18,7 +18,7 @@ from http_fakes import make_certificates
 from service import Service
 from test_gateway_tls import context, tls_port
 
-h2 = pytest.importorskip("h2", reason="tools of the py environment")
+import h2  # noqa: E402
 import h2.config  # noqa: E402
 import h2.connection  # noqa: E402
 import h2.errors  # noqa: E402
@@ -513,7 +513,8 @@ def test_nothing_is_left_of_many(world, made):
 
 
 def test_httpx_and_curl(world, made):
-    httpx = pytest.importorskip("httpx")
+    import httpx
+
     world.sandbox("ia").echo()
     with httpx.Client(http2=True, verify=context(made)) as c:
         for i in range(20):
