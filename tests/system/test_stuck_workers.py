@@ -2,6 +2,7 @@
 stays that no one owns. Needs root.
 """
 
+import re
 import signal
 import subprocess
 import time
@@ -92,11 +93,8 @@ def test_workers_held_by_the_kernel_do_not_hold_the_engine(engine):
     pool = engine.data / "pool/fs"
     subprocess.run(["fsfreeze", "--freeze", pool], check=True, timeout=60)
     try:
-        begun = time.monotonic()
-        tool.send("creates 6 x base")
-        answer = tool.receive()
-        assert "failed=" in answer or answer.startswith("err"), answer
-        assert time.monotonic() - begun < 60
+        # All six are answered, in whatever order they met which worker: the tool gives up (err) when there is none for 30 s.
+        assert sum(map(int, re.findall(r"(?:done|failed)=(\d+)", tool("creates 6 x base")))) == 6
         wait_for("a worker that the kernel holds", lambda: "D" in states(engine.workers("prepare") + engine.workers("create")), 60)
         wait_for("word of it", lambda: "the kernel holds it" in engine.log.read_text(), 60)
         assert other("info") and pids_of(other).keys() >= kept.keys()
