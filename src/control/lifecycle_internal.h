@@ -73,6 +73,33 @@ void lifecycle_stages_begin(struct sandbox *sb);
 /* Appends "stages":[...] */
 enum buf_status lifecycle_stages_put(struct buf *b, const struct driver_stage *stages, size_t n);
 
+/* --- lifecycle_call.c --- */
+/* One call to driver or store for the state that the sandbox is in; what comes too late finds nothing. */
+struct call {
+    struct lifecycle *lifecycle;
+    uint64_t number;
+    char id[SANDBOX_ID_SIZE];
+};
+/* NULL when out of memory. It goes with one call that is made, whose completion is one of those below or calls call_ended. */
+struct call *call_new(struct sandbox *sb, struct abx_err *err);
+void call_on_driver(void *user, uint32_t us, const struct abx_err *failure);
+void call_on_store(void *user, const struct abx_err *failure);
+/* Frees it and tells the sandbox, if that still waits for it. */
+void call_ended(struct call *c, const struct abx_err *failure);
+/* The call could not be made. */
+void call_failed(struct sandbox *sb, struct call *c, const struct abx_err *why);
+
+enum driver_call { CALL_FREEZE, CALL_THAW, CALL_STOP, CALL_COPY };
+/* Makes the call; its end, or that it cannot be made, is an event of the sandbox. */
+void call_driver(struct sandbox *sb, enum driver_call what);
+/* What the driver lacks (files, the template) is not what the client asked for: that is there. */
+void driver_trouble(struct abx_err *err);
+void act_later(struct sandbox *sb, const struct change *c);
+/* A stop failed, and need not be tried again: the driver knows no such processes, or could not end them in the time that
+ * it gets since the state began. The row says, or will say, `paused` without memory: the comparisons end what is left of
+ * the processes, and say so when nothing is left of the files either. */
+bool lifecycle_stop_is_over(const struct sandbox *sb, const struct abx_err *failure);
+
 /* --- lifecycle_create.c --- */
 void act_start(struct sandbox *sb, const struct change *c);
 void act_start_again(struct sandbox *sb, const struct change *c);
@@ -113,12 +140,8 @@ void lifecycle_end(struct sandbox *sb, enum sandbox_state from, const char *reas
 void lifecycle_finish(struct sandbox *sb);
 /* Tries again to delete the rows of those that are gone. */
 void lifecycle_remove_rows(struct lifecycle *l);
-/* Tries again to write the rows of those that were resumed: a crash would take them back to their pause. */
-void lifecycle_write_rows(struct lifecycle *l);
 
 /* --- lifecycle_pause.c --- */
-void act_copy(struct sandbox *sb, const struct change *c);
-void act_copied(struct sandbox *sb, const struct change *c);
 void act_check(struct sandbox *sb, const struct change *c);
 void act_unhealthy(struct sandbox *sb, const struct change *c);
 void act_drain(struct sandbox *sb, const struct change *c);
@@ -129,38 +152,24 @@ void act_paused(struct sandbox *sb, const struct change *c);
 void act_pause_failed(struct sandbox *sb, const struct change *c);
 void act_thaw(struct sandbox *sb, const struct change *c);
 void act_reopen(struct sandbox *sb, const struct change *c);
-void act_wake(struct sandbox *sb, const struct change *c);
-void act_wake_failed(struct sandbox *sb, const struct change *c);
-void act_resume_row(struct sandbox *sb, const struct change *c);
-void act_resumed(struct sandbox *sb, const struct change *c);
-void act_later(struct sandbox *sb, const struct change *c);
-/* A stop failed, and need not be tried again: the driver knows no such processes, or could not end them in the time that
- * it gets since the state began. The row says, or will say, `paused` without memory: the comparisons end what is left of
- * the processes, and say so when nothing is left of the files either. */
-bool lifecycle_stop_is_over(const struct sandbox *sb, const struct abx_err *failure);
 enum loss { LOSS_MEMORY, LOSS_ALL };
 /* Its processes are gone, its files are there (LOSS_MEMORY) or are gone, too: paused without memory from now on. */
 void lifecycle_demote(struct sandbox *sb, enum loss loss);
 
 /* The gateways hold its requests, with a deadline. `point`: the step's name (base/fault.h). */
 void lifecycle_hold(struct sandbox *sb, const char *point);
-/* What the driver lacks (files, the template) is not what the client asked for: that is there. */
-void driver_trouble(struct abx_err *err);
+/* {"mode":...,"reason":...,"stages":[...]} of a pause or a resume; NULL when out of memory. Owned by the caller. */
+char *pause_event_data(const struct sandbox *sb, const char *reason);
+/* Logs `what`, with the mode and the time since its begin. */
+void pause_log(const struct sandbox *sb, const char *what);
 
-/* One call to driver or store for the state that the sandbox is in; what comes too late finds nothing. */
-struct call {
-    struct lifecycle *lifecycle;
-    uint64_t number;
-    char id[SANDBOX_ID_SIZE];
-};
-/* NULL when out of memory. It goes with one call that is made, whose completion is one of those below or calls call_ended. */
-struct call *call_new(struct sandbox *sb, struct abx_err *err);
-void call_on_driver(void *user, uint32_t us, const struct abx_err *failure);
-void call_on_store(void *user, const struct abx_err *failure);
-/* Frees it and tells the sandbox, if that still waits for it. */
-void call_ended(struct call *c, const struct abx_err *failure);
-/* The call could not be made. */
-void call_failed(struct sandbox *sb, struct call *c, const struct abx_err *why);
+/* --- lifecycle_resume.c --- */
+void act_wake(struct sandbox *sb, const struct change *c);
+void act_wake_failed(struct sandbox *sb, const struct change *c);
+void act_resume_row(struct sandbox *sb, const struct change *c);
+void act_resumed(struct sandbox *sb, const struct change *c);
+/* Tries again to write the rows of those that were resumed: a crash would take them back to their pause. */
+void lifecycle_write_rows(struct lifecycle *l);
 
 /* --- lifecycle_rollback.c --- */
 void act_fetch(struct sandbox *sb, const struct change *c);
@@ -190,6 +199,8 @@ void rollback_load(struct sandbox *sb);
 void rollback_forget(struct sandbox *sb);
 
 /* --- lifecycle_request.c --- */
+void act_copy(struct sandbox *sb, const struct change *c);
+void act_copied(struct sandbox *sb, const struct change *c);
 void act_refuse(struct sandbox *sb, const struct change *c);
 void act_extend(struct sandbox *sb, const struct change *c);
 void act_configure(struct sandbox *sb, const struct change *c);

@@ -1,9 +1,10 @@
 /* lifecycle_request.c - what clients ask of a sandbox, one request after the other, in the order they
- * came: queue, refusals, and another time for its end. See lifecycle.h; a kill does not queue.
+ * came: queue, refusals, another time for its end, and copies. See lifecycle.h; a kill does not queue.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/macro.h"
 #include "base/str.h"
 #include "control/lifecycle_internal.h"
@@ -231,6 +232,29 @@ void act_extend(struct sandbox *sb, const struct change *c)
     if (!is_kept)
         set_end(sb, x->end_ms, (uint64_t)MAX(timeout_ms, INT64_C(0)));
     (void)TAKE_PTR(x);
+}
+
+/* --- copies --------------------------------------------------------------------------------------- */
+
+void act_copy(struct sandbox *sb, const struct change *c)
+{
+    (void)c;
+    call_driver(sb, CALL_COPY);
+}
+
+void act_copied(struct sandbox *sb, const struct change *c)
+{
+    struct abx_err err;
+
+    if (!c->failure) {
+        operation_end(sb, 201, NULL);
+        return;
+    }
+    err = *c->failure;
+    (void)err_wrap(&err, err.code, "Sandbox \"%s\" cannot be copied", sb->id);
+    log_err("copy", &err);
+    driver_trouble(&err);
+    operation_end(sb, 0, &err);
 }
 
 /* --- its configuration --------------------------------------------------------------------------- */

@@ -1,7 +1,8 @@
 /* machine.h - the life of a sandbox as a table: state x event -> next state, action, HTTP answer.
  *
- * Pure: no I/O, no memory. lifecycle.c moves a sandbox along it; the actions are in lifecycle_create.c,
- * lifecycle_end.c, lifecycle_pause.c, lifecycle_rollback.c and lifecycle_request.c. Facts about answers: e2b.md 1.4.
+ * Pure: no I/O, no memory. lifecycle.c moves a sandbox along it; the actions are in lifecycle_create.c, lifecycle_end.c,
+ * lifecycle_pause.c, lifecycle_resume.c, lifecycle_rollback.c, lifecycle_request.c and lifecycle_call.c. Facts about
+ * answers: e2b.md 1.4.
  *
  * Rules that the unit test holds for every cell: a kill is possible in each state and leads to its end;
  * each state but the two at rest has a call under way with a deadline, or a timer; a request that comes
