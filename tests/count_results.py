@@ -2,6 +2,7 @@
 """Counts test cases in junit files (meson's and pytest's).
 
 usage: count_results.py FILE...     prints `N passed, N failed, N skipped`; a file that is missing or broken is one failure
+       count_results.py --failed FILE   prints the failed cases as pytest takes them, one on each line (junit_family=xunit1)
        count_results.py --self-test
 """
 
@@ -39,6 +40,22 @@ def count_files(names):
     return total
 
 
+def failed_names(name):
+    """file::class::function[parameters] of each failed case, once; none for a file that is missing or broken."""
+    try:
+        root = ET.parse(name).getroot()
+    except (OSError, ET.ParseError):
+        return []
+    names = {}
+    for case in root.iter("testcase"):
+        if {child.tag for child in case} & {"failure", "error"} and case.get("file"):
+            path = case.get("file")
+            module = path.removesuffix(".py").replace("/", ".")
+            classes = case.get("classname").removeprefix(module).split(".")[1:]
+            names["::".join([path, *classes, case.get("name")])] = True
+    return list(names)
+
+
 def self_test():
     text = (
         '<testsuites><testsuite name="a" errors="0" failures="1"><testcase name="1"/><testcase name="2"><failure/>'
@@ -50,8 +67,18 @@ def self_test():
         whole.write_text(text)
         broken.write_text("<testsuites>")
         got = count_files([whole, broken, Path(folder, "missing.xml")])
+        names = Path(folder, "names.xml")
+        names.write_text(
+            '<testsuites><testsuite name="pytest"><testcase classname="t.test_a" file="t/test_a.py" name="test_x[a b]"><failure/>'
+            '</testcase><testcase classname="t.test_a.TestC" file="t/test_a.py" name="test_y"><error/></testcase>'
+            '<testcase classname="t.test_a" file="t/test_a.py" name="test_z"/></testsuite></testsuites>'
+        )
+        listed = failed_names(names) + failed_names(broken)
     if got != [2, 4, 1]:
         print(f"counted {got}, not [2, 4, 1]")
+        return 1
+    if listed != ["t/test_a.py::test_x[a b]", "t/test_a.py::TestC::test_y"]:
+        print(f"failed ones: {listed}")
         return 1
     return 0
 
@@ -59,6 +86,10 @@ def self_test():
 def main():
     if sys.argv[1:] == ["--self-test"]:
         return self_test()
+    if sys.argv[1:2] == ["--failed"]:
+        for name in failed_names(sys.argv[2]):
+            print(name)
+        return 0
     print("%d passed, %d failed, %d skipped" % tuple(count_files(sys.argv[1:])))
     return 0
 
