@@ -5,6 +5,7 @@
 #pragma once
 
 #include <dirent.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "base/buf.h"
@@ -21,6 +22,11 @@ static inline _unused_ void closedirp(DIR **d)
 {
     if (*d)
         (void)closedir(*d);
+}
+static inline _unused_ void fclosep(FILE **f)
+{
+    if (*f)
+        (void)fclose(*f);
 }
 
 /* Writes all `n` bytes (blocking fd). 0, or -1 with errno. */

@@ -11,8 +11,6 @@
 #include "base/fd.h"
 #include "base/str.h"
 
-#define PROC_NET_MAX (4u << 20)
-
 /* The next word of *line, separated by spaces; moves *line behind it. */
 static struct slice next_word(struct slice *line)
 {
@@ -28,40 +26,30 @@ static struct slice next_word(struct slice *line)
     return word;
 }
 
-/* Inode when one line of /proc/net/tcp is a listener on `want` (":1F90"), else 0. Words: slot, local,
- * remote, state, queues, timer, retransmits, uid, timeout, inode. */
-static uint64_t line_inode(struct slice line, const char *want)
-{
-    struct slice words[10];
-    size_t n = strlen(want);
-    uint64_t inode = 0;
-
-    for (size_t i = 0; i < ARRAY_SIZE(words); i++)
-        words[i] = next_word(&line);
-    if (!slice_eq_str(words[3], "0A") || words[1].n < n ||
-        memcmp(words[1].p + words[1].n - n, want, n) != 0 ||
-        !str_parse_u64(words[9], UINT64_MAX, &inode))
-        return 0;
-    return inode;
-}
-
-/* Inode of a listening socket on `port` in one of the kernel's tables; 0 if there is none. */
+/* Inode of a listening socket on `port` in one of the kernel's tables; 0 if there is none. The kernel
+ * lists all listeners before the other sockets, of which there may be a hundred thousand. */
 static uint64_t listener_inode(const char *table, uint16_t port)
 {
-    _cleanup_(buf_done) struct buf b = BUF_INIT(PROC_NET_MAX);
+    _cleanup_(fclosep) FILE *f = fopen(table, "re");
+    _cleanup_(freep) char *line = NULL;
+    size_t size = 0, n_want;
     uint64_t inode = 0;
-    struct slice text;
     char want[8];
 
-    if (file_read(AT_FDCWD, table, &b, NULL) < 0)
+    n_want = (size_t)snprintf(want, sizeof want, ":%04X", port);
+    if (!f || getline(&line, &size, f) < 0) /* the names of the columns */
         return 0;
-    (void)snprintf(want, sizeof want, ":%04X", port);
-    for (text = buf_slice(&b); text.n > 0 && inode == 0;) {
-        const uint8_t *end = memchr(text.p, '\n', text.n);
-        size_t n = end ? (size_t)(end - text.p) : text.n;
+    while (getline(&line, &size, f) > 0) {
+        /* slot, local, remote, state, queues, timer, retransmits, uid, timeout, inode */
+        struct slice rest = slice_str(line), words[10];
 
-        inode = line_inode(slice_of(text.p, n), want);
-        text = end ? slice_of(end + 1, text.n - n - 1) : slice_of(NULL, 0);
+        for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+            words[i] = next_word(&rest);
+        if (!slice_eq_str(words[3], "0A"))
+            break;
+        if (words[1].n > n_want && memcmp(words[1].p + words[1].n - n_want, want, n_want) == 0 &&
+            str_parse_u64(words[9], UINT64_MAX, &inode))
+            break;
     }
     return inode;
 }
