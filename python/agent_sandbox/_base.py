@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ._config import ConnectionConfig
+from ._config import ConnectionConfig, check_config_options
 from ._native import Sandbox as Address
 from .exceptions import InvalidArgumentException, TemplateException
 
@@ -18,6 +18,7 @@ def call_options(config: ConnectionConfig, opts: Mapping[str, Any]) -> tuple[Con
     """The configuration for one call with options of its own, and its request timeout (None = the configuration's)."""
     if not opts:
         return config, None
+    check_config_options(opts)
     if set(opts) == {"request_timeout"}:
         return config, opts["request_timeout"]
     return ConnectionConfig(**config.get_api_params(**opts)), None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ._log import tracer
 from ._native import Config, Sandbox as Address
+from ._options import check_options, parameters_of
 from .exceptions import AuthenticationException
 
 if TYPE_CHECKING:
@@ -179,6 +181,20 @@ class ConnectionConfig:
         return None if origin == "default" or (origin or "").startswith("from ") else value
 
 
+_CONFIG_OPTIONS = frozenset(parameters_of(ConnectionConfig.__init__))
+
+
+def check_config_options(opts: Mapping[str, Any]) -> None:
+    """Raises TypeError, about the method that was called, for an option that `ConnectionConfig` does not have."""
+    check_options(opts, _CONFIG_OPTIONS)
+
+
+def config_of(opts: Mapping[str, Any], **more: Any) -> ConnectionConfig:
+    """The configuration of a call with these options."""
+    check_config_options(opts)
+    return ConnectionConfig(**more, **opts)
+
+
 class VolumeConnectionConfig:
     """Where a volume's content is, and the token for it. See `ConnectionConfig`."""
 
@@ -228,6 +244,15 @@ class VolumeConnectionConfig:
             "logger": self.logger,
             **{k: v for k, v in opts.items() if v is not None and k != "headers"},
         }
+
+
+_VOLUME_OPTIONS = frozenset(parameters_of(VolumeConnectionConfig.__init__))
+
+
+def volume_config_of(opts: Mapping[str, Any], **given: Any) -> VolumeConnectionConfig:
+    """The configuration of a call about a volume's content with these options, which come before `given`."""
+    check_options(opts, _VOLUME_OPTIONS)
+    return VolumeConnectionConfig(**{**given, **opts})
 
 
 def _user_agent() -> str:

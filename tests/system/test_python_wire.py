@@ -291,6 +291,52 @@ for call in (
     assert server.seen == []
 
 
+def test_an_unknown_argument_is_told_with_the_method_that_was_called(server, program):
+    """Also where the method hands its keyword arguments on, in each form of it, and before anything is asked."""
+    out = program(
+        """
+import asyncio
+from agent_sandbox import *
+from agent_sandbox.code_interpreter import Sandbox as Code
+config = ConnectionConfig()
+sb = Sandbox(sandbox_id="x", connection_config=config)
+asb = AsyncSandbox(sandbox_id="x", connection_config=config)
+volume = Volume("v", "n", "t")
+class Own(Sandbox):
+    @classmethod
+    def create(cls, *args, **opts): return super().create(*args, **opts)
+for call in (
+    lambda: Sandbox.create(tiemout=3), lambda: Code.create(tmplate="x"), lambda: Own.create(tiemout=3),
+    lambda: Sandbox.connect("x", tiemout=3), lambda: sb.connect(tiemout=3), lambda: sb.kill(request_timout=None),
+    lambda: Sandbox.kill("x", request_timout=1), lambda: sb.list_snapshots(limt=1), lambda: Sandbox.list_snapshots(limt=1),
+    lambda: Sandbox.list(limt=1), lambda: Sandbox.delete_snapshot("x", zzz=1), lambda: SandboxPaginator(limt=1),
+    lambda: Sandbox.list().next_items(zzz=1), lambda: Template.alias_exists("x", domian="x"), lambda: Volume.create("x", domian="x"),
+    lambda: volume.list("/", dept=1), lambda: Volume.list(domian="x"), lambda: volume.read_file("/x", fromat="text"),
+    lambda: asyncio.run(AsyncSandbox.create(tiemout=3)), lambda: asyncio.run(asb.pause(keep_memry=True)),
+    lambda: asyncio.run(AsyncTemplate.exists("x", domian="x")), lambda: AsyncSandbox.list(limt=1),
+):
+    try: print("no error", call())
+    except TypeError as e: print(e)
+"""
+    )
+    got = "{}() got an unexpected keyword argument '{}'".format
+    meant = "{}. Did you mean '{}'?".format
+    assert out.splitlines() == [
+        meant(got("Sandbox.create", "tiemout"), "timeout"), meant(got("Sandbox.create", "tmplate"), "template"),
+        meant(got("Sandbox.create", "tiemout"), "timeout"), meant(got("Sandbox.connect", "tiemout"), "timeout"),
+        meant(got("Sandbox.connect", "tiemout"), "timeout"), meant(got("Sandbox.kill", "request_timout"), "request_timeout"),
+        meant(got("Sandbox.kill", "request_timout"), "request_timeout"), meant(got("Sandbox.list_snapshots", "limt"), "limit"),
+        meant(got("Sandbox.list_snapshots", "limt"), "limit"), meant(got("Sandbox.list", "limt"), "limit"),
+        got("Sandbox.delete_snapshot", "zzz"), meant(got("SandboxPaginator", "limt"), "limit"),
+        got("SandboxPaginator.next_items", "zzz"), meant(got("Template.alias_exists", "domian"), "domain"),
+        meant(got("Volume.create", "domian"), "domain"), meant(got("Volume.list", "dept"), "depth"),
+        meant(got("Volume.list", "domian"), "domain"), meant(got("Volume.read_file", "fromat"), "format"),
+        meant(got("AsyncSandbox.create", "tiemout"), "timeout"), meant(got("AsyncSandbox.pause", "keep_memry"), "keep_memory"),
+        meant(got("AsyncTemplate.exists", "domian"), "domain"), meant(got("AsyncSandbox.list", "limt"), "limit"),
+    ]  # fmt: skip
+    assert server.seen == []
+
+
 def test_network_has_the_names_of_the_wire(server, program):
     answers = {"sandboxID": "x", "templateID": "base", "clientID": "c", "envdVersion": "0.6.4", "envdAccessToken": "t"}
     told = {"dnsServers": ["1.1.1.1"], "httpsPorts": [443], "egressProxy": {"address": "p.test:1", "username": "u", "tls": {"enabled": True, "serverName": "n.test"}}}

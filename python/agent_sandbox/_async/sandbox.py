@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _native
 from .._base import SandboxBase, call_options, limit_of, seconds_of
-from .._config import ApiParams, ConnectionConfig
+from .._config import ApiParams, ConnectionConfig, check_config_options, config_of
 from .._convert import info_of, metrics_of, snapshot_of
 from .._dual import dual
 from .._models import SandboxInfo, SandboxMetrics, SandboxQuery, SnapshotInfo
@@ -41,6 +41,7 @@ class AsyncSandboxPaginator:
     ) -> None:
         self.query = query
         self.limit = limit
+        check_config_options(opts)
         self._opts: dict[str, Any] = dict(opts)
         self._has_next = True
         self._next_token = next_token
@@ -59,7 +60,7 @@ class AsyncSandboxPaginator:
         """The next page. Raises an exception when there is none."""
         if not self._has_next:
             raise SandboxException("there are no more pages: look at has_next first")
-        config = ConnectionConfig(**{**self._opts, **opts})
+        config = config_of({**self._opts, **opts})
         query = self.query or SandboxQuery()
         states = None if query.state is None else ",".join(str(getattr(s, "value", s)) for s in query.state)
         call = _native.sandbox_list(
@@ -85,6 +86,7 @@ class AsyncSnapshotPaginator:
         self.sandbox_id = sandbox_id
         self.name = name
         self.limit = limit
+        check_config_options(opts)
         self._opts: dict[str, Any] = dict(opts)
         self._has_next = True
         self._next_token = next_token
@@ -103,7 +105,7 @@ class AsyncSnapshotPaginator:
         """The next page. Raises an exception when there is none."""
         if not self._has_next:
             raise SandboxException("there are no more pages: look at has_next first")
-        config = ConnectionConfig(**{**self._opts, **opts})
+        config = config_of({**self._opts, **opts})
         call = _native.snapshot_list(
             client(config.native), config.native, self.sandbox_id, self.name, limit_of(self.limit), self._next_token, None
         )
@@ -239,7 +241,7 @@ class AsyncSandbox(SandboxBase):
         reach, `mcp` which MCP servers run in it, `volume_mounts` which volume (or its name) is at which path. Raises
         NotFoundException when there is no such template.
         """
-        config = ConnectionConfig(logger=logger, **opts)
+        config = config_of(opts, logger=logger)
         if config.debug:
             return cls._of(
                 _native.Sandbox(config.native, "debug_sandbox_id", None, "99.99.99", None, None, None, None), config
@@ -284,7 +286,7 @@ class AsyncSandbox(SandboxBase):
         logger: logging.Logger | None = None,
         **opts: Unpack[ApiParams],
     ) -> Self:
-        config = ConnectionConfig(logger=logger, **opts)
+        config = config_of(opts, logger=logger)
         if config.debug:
             return cls._of(_native.Sandbox(config.native, sandbox_id, None, "99.99.99", None, None, None, None), config)
         return cls._of(await _connect(config, sandbox_id, timeout, None), config)
@@ -297,7 +299,7 @@ class AsyncSandbox(SandboxBase):
         return await _kill(config, self.sandbox_id, request_timeout)
 
     async def _kill_by_id(cls, sandbox_id: str, **opts: Unpack[ApiParams]) -> bool:  # noqa: N805
-        return await _kill(ConnectionConfig(**opts), sandbox_id, None)
+        return await _kill(config_of(opts), sandbox_id, None)
 
     kill = dual(_kill, _kill_by_id)
 
@@ -307,7 +309,7 @@ class AsyncSandbox(SandboxBase):
         await _set_timeout(config, self.sandbox_id, timeout, request_timeout)
 
     async def _set_timeout_by_id(cls, sandbox_id: str, timeout: int, **opts: Unpack[ApiParams]) -> None:  # noqa: N805
-        await _set_timeout(ConnectionConfig(**opts), sandbox_id, timeout, None)
+        await _set_timeout(config_of(opts), sandbox_id, timeout, None)
 
     set_timeout = dual(_set_timeout, _set_timeout_by_id)
 
@@ -322,7 +324,7 @@ class AsyncSandbox(SandboxBase):
         network: SandboxNetworkUpdate,
         **opts: Unpack[ApiParams],
     ) -> None:
-        await _update_network(ConnectionConfig(**opts), sandbox_id, network, None)
+        await _update_network(config_of(opts), sandbox_id, network, None)
 
     update_network = dual(_update_network, _update_network_by_id)
 
@@ -332,7 +334,7 @@ class AsyncSandbox(SandboxBase):
         return await _get_info(config, self.sandbox_id, request_timeout)
 
     async def _get_info_by_id(cls, sandbox_id: str, **opts: Unpack[ApiParams]) -> SandboxInfo:  # noqa: N805
-        return await _get_info(ConnectionConfig(**opts), sandbox_id, None)
+        return await _get_info(config_of(opts), sandbox_id, None)
 
     get_info = dual(_get_info, _get_info_by_id)
 
@@ -351,7 +353,7 @@ class AsyncSandbox(SandboxBase):
         end: datetime | None = None,
         **opts: Unpack[ApiParams],
     ) -> builtins.list[SandboxMetrics]:
-        return await _get_metrics(ConnectionConfig(**opts), sandbox_id, start, end, None)
+        return await _get_metrics(config_of(opts), sandbox_id, start, end, None)
 
     get_metrics = dual(_get_metrics, _get_metrics_by_id)
 
@@ -371,7 +373,7 @@ class AsyncSandbox(SandboxBase):
         strict: bool = False,
         **opts: Unpack[ApiParams],
     ) -> bool:
-        return await _pause(ConnectionConfig(**opts), sandbox_id, keep_memory, strict, None)
+        return await _pause(config_of(opts), sandbox_id, keep_memory, strict, None)
 
     pause = dual(_pause, _pause_by_id)
     beta_pause = dual(_pause, _pause_by_id)
@@ -387,7 +389,7 @@ class AsyncSandbox(SandboxBase):
         name: str | None = None,
         **opts: Unpack[ApiParams],
     ) -> SnapshotInfo:
-        return await _create_snapshot(ConnectionConfig(**opts), sandbox_id, name, None)
+        return await _create_snapshot(config_of(opts), sandbox_id, name, None)
 
     create_snapshot = dual(_create_snapshot, _create_snapshot_by_id)
 
@@ -408,7 +410,7 @@ class AsyncSandbox(SandboxBase):
         snapshot_id: str,
         **opts: Unpack[ApiParams],
     ) -> SandboxInfo:
-        return await _rollback(ConnectionConfig(**opts), sandbox_id, snapshot_id, None)
+        return await _rollback(config_of(opts), sandbox_id, snapshot_id, None)
 
     rollback = dual(_rollback, _rollback_by_id)
 
@@ -420,6 +422,7 @@ class AsyncSandbox(SandboxBase):
         **opts: Unpack[ApiParams],
     ) -> AsyncSnapshotPaginator:
         """The snapshots of this sandbox (on the class: of all), `limit` on a page (1 to 100)."""
+        check_config_options(opts)
         params = self._config.get_api_params(**opts)
         return AsyncSnapshotPaginator(self.sandbox_id, limit, next_token, name, **params)
 
@@ -438,7 +441,7 @@ class AsyncSandbox(SandboxBase):
     @staticmethod
     async def delete_snapshot(snapshot_id: str, **opts: Unpack[ApiParams]) -> bool:
         """Removes a snapshot. False: there was none."""
-        config = ConnectionConfig(**opts)
+        config = config_of(opts)
         call = _native.snapshot_delete(client(config.native), config.native, snapshot_id, None)
         return bool((await drive(call)).result())
 

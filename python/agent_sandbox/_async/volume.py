@@ -9,7 +9,15 @@ from typing import IO, TYPE_CHECKING, Any, Literal, overload
 from urllib.parse import quote
 
 from .. import _native
-from .._config import ApiParams, ConnectionConfig, ProxyTypes, VolumeApiParams, VolumeConnectionConfig
+from .._config import (
+    ApiParams,
+    ConnectionConfig,
+    ProxyTypes,
+    VolumeApiParams,
+    VolumeConnectionConfig,
+    config_of,
+    volume_config_of,
+)
 from .._convert import json_of, payload_of
 from .._dual import dual
 from .._volume import (
@@ -100,18 +108,18 @@ class AsyncVolume:
     @classmethod
     async def create(cls, name: str, **opts: Unpack[ApiParams]) -> AsyncVolume:
         """Makes a volume."""
-        return cls._of(await _control(ConnectionConfig(**opts), "POST", "/volumes", {"name": name}), opts)
+        return cls._of(await _control(config_of(opts), "POST", "/volumes", {"name": name}), opts)
 
     @classmethod
     async def connect(cls, volume_id: str, **opts: Unpack[ApiParams]) -> AsyncVolume:
         """Finds a volume by its id."""
-        return cls._of(await _control(ConnectionConfig(**opts), "GET", _path(volume_id)), opts)
+        return cls._of(await _control(config_of(opts), "GET", _path(volume_id)), opts)
 
     @staticmethod
     async def destroy(volume_id: str, **opts: Unpack[ApiParams]) -> bool:
         """Removes a volume with all that is in it. False: there was none."""
         try:
-            await _control(ConnectionConfig(**opts), "DELETE", _path(volume_id))
+            await _control(config_of(opts), "DELETE", _path(volume_id))
         except NotFoundException:
             return False
         return True
@@ -119,8 +127,7 @@ class AsyncVolume:
     # ---- content ----
 
     def _config(self, opts: Any) -> VolumeConnectionConfig:
-        given = {"domain": self._domain, "debug": self._debug, "proxy": self._proxy, "token": self._token, **opts}
-        return VolumeConnectionConfig(**given)
+        return volume_config_of(opts, domain=self._domain, debug=self._debug, proxy=self._proxy, token=self._token)
 
     async def _http(
         self, opts: Any, method: str, kind: str, body: bytes | None = None, json_body: Any = None, **query: Any
@@ -149,7 +156,7 @@ class AsyncVolume:
         return [stat_of(o) for o in json_check(*await self._http(opts, "GET", "dir", path=path, depth=depth))]
 
     async def _list_volumes(cls, **opts: Unpack[ApiParams]) -> builtins.list[VolumeInfo]:  # noqa: N805
-        told = await _control(ConnectionConfig(**opts), "GET", "/volumes")
+        told = await _control(config_of(opts), "GET", "/volumes")
         return [VolumeInfo(o["volumeID"], o["name"]) for o in told]
 
     list = dual(_list_dir, _list_volumes)
@@ -159,7 +166,7 @@ class AsyncVolume:
         return stat_of(json_check(*await self._http(opts, "GET", "path", path=path)))
 
     async def _get_volume(cls, volume_id: str, **opts: Unpack[ApiParams]) -> VolumeAndToken:  # noqa: N805
-        told = await _control(ConnectionConfig(**opts), "GET", _path(volume_id))
+        told = await _control(config_of(opts), "GET", _path(volume_id))
         return VolumeAndToken(told["volumeID"], told["name"], told["token"])
 
     get_info = dual(_get_entry, _get_volume)

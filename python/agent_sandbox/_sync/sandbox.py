@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _native
 from .._base import SandboxBase, call_options, limit_of, seconds_of
-from .._config import ApiParams, ConnectionConfig
+from .._config import ApiParams, ConnectionConfig, check_config_options, config_of
 from .._convert import info_of, metrics_of, snapshot_of
 from .._dual import dual
 from .._models import SandboxInfo, SandboxMetrics, SandboxQuery, SnapshotInfo
@@ -42,6 +42,7 @@ class SandboxPaginator:
     ) -> None:
         self.query = query
         self.limit = limit
+        check_config_options(opts)
         self._opts: dict[str, Any] = dict(opts)
         self._has_next = True
         self._next_token = next_token
@@ -60,7 +61,7 @@ class SandboxPaginator:
         """The next page. Raises an exception when there is none."""
         if not self._has_next:
             raise SandboxException("there are no more pages: look at has_next first")
-        config = ConnectionConfig(**{**self._opts, **opts})
+        config = config_of({**self._opts, **opts})
         query = self.query or SandboxQuery()
         states = None if query.state is None else ",".join(str(getattr(s, "value", s)) for s in query.state)
         call = _native.sandbox_list(
@@ -86,6 +87,7 @@ class SnapshotPaginator:
         self.sandbox_id = sandbox_id
         self.name = name
         self.limit = limit
+        check_config_options(opts)
         self._opts: dict[str, Any] = dict(opts)
         self._has_next = True
         self._next_token = next_token
@@ -104,7 +106,7 @@ class SnapshotPaginator:
         """The next page. Raises an exception when there is none."""
         if not self._has_next:
             raise SandboxException("there are no more pages: look at has_next first")
-        config = ConnectionConfig(**{**self._opts, **opts})
+        config = config_of({**self._opts, **opts})
         call = _native.snapshot_list(
             client(config.native), config.native, self.sandbox_id, self.name, limit_of(self.limit), self._next_token, None
         )
@@ -240,7 +242,7 @@ class Sandbox(SandboxBase):
         reach, `mcp` which MCP servers run in it, `volume_mounts` which volume (or its name) is at which path. Raises
         NotFoundException when there is no such template.
         """
-        config = ConnectionConfig(logger=logger, **opts)
+        config = config_of(opts, logger=logger)
         if config.debug:
             return cls._of(
                 _native.Sandbox(config.native, "debug_sandbox_id", None, "99.99.99", None, None, None, None), config
@@ -285,7 +287,7 @@ class Sandbox(SandboxBase):
         logger: logging.Logger | None = None,
         **opts: Unpack[ApiParams],
     ) -> Self:
-        config = ConnectionConfig(logger=logger, **opts)
+        config = config_of(opts, logger=logger)
         if config.debug:
             return cls._of(_native.Sandbox(config.native, sandbox_id, None, "99.99.99", None, None, None, None), config)
         return cls._of(_connect(config, sandbox_id, timeout, None), config)
@@ -298,7 +300,7 @@ class Sandbox(SandboxBase):
         return _kill(config, self.sandbox_id, request_timeout)
 
     def _kill_by_id(cls, sandbox_id: str, **opts: Unpack[ApiParams]) -> bool:  # noqa: N805
-        return _kill(ConnectionConfig(**opts), sandbox_id, None)
+        return _kill(config_of(opts), sandbox_id, None)
 
     kill = dual(_kill, _kill_by_id)
 
@@ -308,7 +310,7 @@ class Sandbox(SandboxBase):
         _set_timeout(config, self.sandbox_id, timeout, request_timeout)
 
     def _set_timeout_by_id(cls, sandbox_id: str, timeout: int, **opts: Unpack[ApiParams]) -> None:  # noqa: N805
-        _set_timeout(ConnectionConfig(**opts), sandbox_id, timeout, None)
+        _set_timeout(config_of(opts), sandbox_id, timeout, None)
 
     set_timeout = dual(_set_timeout, _set_timeout_by_id)
 
@@ -323,7 +325,7 @@ class Sandbox(SandboxBase):
         network: SandboxNetworkUpdate,
         **opts: Unpack[ApiParams],
     ) -> None:
-        _update_network(ConnectionConfig(**opts), sandbox_id, network, None)
+        _update_network(config_of(opts), sandbox_id, network, None)
 
     update_network = dual(_update_network, _update_network_by_id)
 
@@ -333,7 +335,7 @@ class Sandbox(SandboxBase):
         return _get_info(config, self.sandbox_id, request_timeout)
 
     def _get_info_by_id(cls, sandbox_id: str, **opts: Unpack[ApiParams]) -> SandboxInfo:  # noqa: N805
-        return _get_info(ConnectionConfig(**opts), sandbox_id, None)
+        return _get_info(config_of(opts), sandbox_id, None)
 
     get_info = dual(_get_info, _get_info_by_id)
 
@@ -352,7 +354,7 @@ class Sandbox(SandboxBase):
         end: datetime | None = None,
         **opts: Unpack[ApiParams],
     ) -> builtins.list[SandboxMetrics]:
-        return _get_metrics(ConnectionConfig(**opts), sandbox_id, start, end, None)
+        return _get_metrics(config_of(opts), sandbox_id, start, end, None)
 
     get_metrics = dual(_get_metrics, _get_metrics_by_id)
 
@@ -372,7 +374,7 @@ class Sandbox(SandboxBase):
         strict: bool = False,
         **opts: Unpack[ApiParams],
     ) -> bool:
-        return _pause(ConnectionConfig(**opts), sandbox_id, keep_memory, strict, None)
+        return _pause(config_of(opts), sandbox_id, keep_memory, strict, None)
 
     pause = dual(_pause, _pause_by_id)
     beta_pause = dual(_pause, _pause_by_id)
@@ -388,7 +390,7 @@ class Sandbox(SandboxBase):
         name: str | None = None,
         **opts: Unpack[ApiParams],
     ) -> SnapshotInfo:
-        return _create_snapshot(ConnectionConfig(**opts), sandbox_id, name, None)
+        return _create_snapshot(config_of(opts), sandbox_id, name, None)
 
     create_snapshot = dual(_create_snapshot, _create_snapshot_by_id)
 
@@ -409,7 +411,7 @@ class Sandbox(SandboxBase):
         snapshot_id: str,
         **opts: Unpack[ApiParams],
     ) -> SandboxInfo:
-        return _rollback(ConnectionConfig(**opts), sandbox_id, snapshot_id, None)
+        return _rollback(config_of(opts), sandbox_id, snapshot_id, None)
 
     rollback = dual(_rollback, _rollback_by_id)
 
@@ -421,6 +423,7 @@ class Sandbox(SandboxBase):
         **opts: Unpack[ApiParams],
     ) -> SnapshotPaginator:
         """The snapshots of this sandbox (on the class: of all), `limit` on a page (1 to 100)."""
+        check_config_options(opts)
         params = self._config.get_api_params(**opts)
         return SnapshotPaginator(self.sandbox_id, limit, next_token, name, **params)
 
@@ -439,7 +442,7 @@ class Sandbox(SandboxBase):
     @staticmethod
     def delete_snapshot(snapshot_id: str, **opts: Unpack[ApiParams]) -> bool:
         """Removes a snapshot. False: there was none."""
-        config = ConnectionConfig(**opts)
+        config = config_of(opts)
         call = _native.snapshot_delete(client(config.native), config.native, snapshot_id, None)
         return bool((drive(call)).result())
 

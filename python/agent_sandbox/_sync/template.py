@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from .. import _native
-from .._config import ApiParams, ConnectionConfig
+from .._config import ApiParams, ConnectionConfig, config_of
 from .._context import archive_of, files_of, hash_of
 from .._convert import json_of
 from .._template import (
@@ -92,7 +92,7 @@ class Template(TemplateBase):
 
         `name` may have a tag ("name:tag"); `on_build_logs` is called with each line of the log.
         """
-        config = ConnectionConfig(**opts)
+        config = config_of(opts)
         log = on_build_logs or (lambda _: None)
         log(LogEntryStart(datetime.now(timezone.utc), "Build started"))
         info = _start(config, template, name, alias, tags, cpu_count, memory_mb, skip_cache)
@@ -130,7 +130,7 @@ class Template(TemplateBase):
         """Starts a build; `get_build_status` tells how far it is. See `build`."""
         if on_build_logs:
             on_build_logs(LogEntryStart(datetime.now(timezone.utc), "Build started"))
-        config = ConnectionConfig(**opts)
+        config = config_of(opts)
         return _start(config, template, name, alias, tags, cpu_count, memory_mb, skip_cache)
 
     @staticmethod
@@ -138,13 +138,13 @@ class Template(TemplateBase):
         build_info: BuildInfo, logs_offset: int = 0, **opts: Unpack[ApiParams]
     ) -> TemplateBuildStatusResponse:
         """How far a build is, and the lines of its log from `logs_offset` on."""
-        return _status(ConnectionConfig(**opts), build_info, logs_offset)
+        return _status(config_of(opts), build_info, logs_offset)
 
     @staticmethod
     def exists(name: str, **opts: Unpack[ApiParams]) -> bool:
         """Is there a template of this name?"""
         try:
-            _request(ConnectionConfig(**opts), TemplateException, "GET", f"/templates/aliases/{_part(name)}")
+            _request(config_of(opts), TemplateException, "GET", f"/templates/aliases/{_part(name)}")
         except NotFoundException:
             return False
         except TemplateException as e:
@@ -162,19 +162,19 @@ class Template(TemplateBase):
     def assign_tags(target_name: str, tags: str | list[str], **opts: Unpack[ApiParams]) -> TemplateTagInfo:
         """Gives tags to a build ("name" or "name:tag")."""
         body = {"target": target_name, "tags": [tags] if isinstance(tags, str) else tags}
-        told = _request(ConnectionConfig(**opts), TemplateException, "POST", "/templates/tags", body)
+        told = _request(config_of(opts), TemplateException, "POST", "/templates/tags", body)
         return TemplateTagInfo(told["buildID"], told["tags"])
 
     @staticmethod
     def remove_tags(name: str, tags: str | list[str], **opts: Unpack[ApiParams]) -> None:
         """Takes tags away from a template."""
         body = {"name": name, "tags": [tags] if isinstance(tags, str) else tags}
-        _request(ConnectionConfig(**opts), TemplateException, "DELETE", "/templates/tags", body)
+        _request(config_of(opts), TemplateException, "DELETE", "/templates/tags", body)
 
     @staticmethod
     def get_tags(template_id: str, **opts: Unpack[ApiParams]) -> list[TemplateTag]:
         """The tags of a template."""
-        config = ConnectionConfig(**opts)
+        config = config_of(opts)
         told = _request(config, TemplateException, "GET", f"/templates/{_part(template_id)}/tags")
         return [TemplateTag(o["tag"], o["buildID"], time_of(o["createdAt"])) for o in told]
 

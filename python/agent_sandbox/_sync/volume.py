@@ -10,7 +10,15 @@ from typing import IO, TYPE_CHECKING, Any, Literal, overload
 from urllib.parse import quote
 
 from .. import _native
-from .._config import ApiParams, ConnectionConfig, ProxyTypes, VolumeApiParams, VolumeConnectionConfig
+from .._config import (
+    ApiParams,
+    ConnectionConfig,
+    ProxyTypes,
+    VolumeApiParams,
+    VolumeConnectionConfig,
+    config_of,
+    volume_config_of,
+)
 from .._convert import json_of, payload_of
 from .._dual import dual
 from .._volume import (
@@ -101,18 +109,18 @@ class Volume:
     @classmethod
     def create(cls, name: str, **opts: Unpack[ApiParams]) -> Volume:
         """Makes a volume."""
-        return cls._of(_control(ConnectionConfig(**opts), "POST", "/volumes", {"name": name}), opts)
+        return cls._of(_control(config_of(opts), "POST", "/volumes", {"name": name}), opts)
 
     @classmethod
     def connect(cls, volume_id: str, **opts: Unpack[ApiParams]) -> Volume:
         """Finds a volume by its id."""
-        return cls._of(_control(ConnectionConfig(**opts), "GET", _path(volume_id)), opts)
+        return cls._of(_control(config_of(opts), "GET", _path(volume_id)), opts)
 
     @staticmethod
     def destroy(volume_id: str, **opts: Unpack[ApiParams]) -> bool:
         """Removes a volume with all that is in it. False: there was none."""
         try:
-            _control(ConnectionConfig(**opts), "DELETE", _path(volume_id))
+            _control(config_of(opts), "DELETE", _path(volume_id))
         except NotFoundException:
             return False
         return True
@@ -120,8 +128,7 @@ class Volume:
     # ---- content ----
 
     def _config(self, opts: Any) -> VolumeConnectionConfig:
-        given = {"domain": self._domain, "debug": self._debug, "proxy": self._proxy, "token": self._token, **opts}
-        return VolumeConnectionConfig(**given)
+        return volume_config_of(opts, domain=self._domain, debug=self._debug, proxy=self._proxy, token=self._token)
 
     def _http(
         self, opts: Any, method: str, kind: str, body: bytes | None = None, json_body: Any = None, **query: Any
@@ -150,7 +157,7 @@ class Volume:
         return [stat_of(o) for o in json_check(*self._http(opts, "GET", "dir", path=path, depth=depth))]
 
     def _list_volumes(cls, **opts: Unpack[ApiParams]) -> builtins.list[VolumeInfo]:  # noqa: N805
-        told = _control(ConnectionConfig(**opts), "GET", "/volumes")
+        told = _control(config_of(opts), "GET", "/volumes")
         return [VolumeInfo(o["volumeID"], o["name"]) for o in told]
 
     list = dual(_list_dir, _list_volumes)
@@ -160,7 +167,7 @@ class Volume:
         return stat_of(json_check(*self._http(opts, "GET", "path", path=path)))
 
     def _get_volume(cls, volume_id: str, **opts: Unpack[ApiParams]) -> VolumeAndToken:  # noqa: N805
-        told = _control(ConnectionConfig(**opts), "GET", _path(volume_id))
+        told = _control(config_of(opts), "GET", _path(volume_id))
         return VolumeAndToken(told["volumeID"], told["name"], told["token"])
 
     get_info = dual(_get_entry, _get_volume)
