@@ -21,12 +21,22 @@ static void put_text(const char *text, size_t n)
     }
 }
 
+/* Where a sentence ends: ". " and what begins another. "DIR/. stands" is one. */
+static const char *sentence_end(const char *text)
+{
+    const char *end = strstr(text, ". ");
+
+    while (end && !isupper((unsigned char)end[2]))
+        end = strstr(end + 1, ". ");
+    return end;
+}
+
 /* Paragraphs, a sentence a line. */
 static void put_paragraphs(const char *text)
 {
     while (*text) {
         size_t n = strcspn(text, "\n");
-        const char *end = strstr(text, ". ");
+        const char *end = sentence_end(text);
 
         if (end && (size_t)(end - text) < n)
             n = (size_t)(end - text) + 1;
@@ -142,7 +152,9 @@ int main(void)
         ".Cm exec , shell\nand\n.Cm run\nreturn the command's own status,\n"
         "or 127 when there is no such command and 126 when it cannot be executed.\n"
         "With\n.Fl \\-json\na failure is one JSON document too:\n"
-        ".Dl {\"error\": {\"code\": ..., \"message\": ..., \"http_status\": ..., \"hint\": ...}}\n"
+        ".Dl {\\(dqerror\\(dq: {\\(dqcode\\(dq: ..., \\(dqmessage\\(dq: ..., "
+        "\\(dqhttp_status\\(dq: ..., "
+        "\\(dqhint\\(dq: ...}}\n"
         ".Sh EXAMPLES\n.Bd -literal\n"
         "abx run 'python3 --version'\n"
         "id=$(abx create --timeout 1h --metadata job=build)\n"

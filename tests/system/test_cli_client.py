@@ -8,6 +8,7 @@ import socket
 import subprocess
 import threading
 import urllib.parse
+from pathlib import Path
 
 import pytest
 from cli_kit import Cli, eventually
@@ -558,6 +559,16 @@ def test_the_manual_has_every_command_and_option(cli, build_dir):
             assert re.search(rf"^\.It .*Fl {option[1:]}\b", text + common, re.M), (name, option)
         for alias in aliases:
             assert re.search(rf"^Short:.* abx {alias}\b", text, re.M)
-    run = subprocess.run(["groff", "-mdoc", "-Tutf8", "-ww", build_dir / "man/abx-sandbox.1"], capture_output=True, text=True,
-                         timeout=60, check=True)
+
+
+@pytest.mark.parametrize("page, texts", [
+    ("abx.1", ["http://[user:password@]host:port (CONNECT)", "--egress-dns address[:port]", "template=n", "port-id.name"]),
+    ("abx-sandbox.1", ['{"error": {"code": ..., "message": ..., "http_status": ..., "hint": ...}}', "ID:PATH", "DIR/. stands for",
+                       "~. closes the connection", "ID [COMMAND [ARG...]]"]),
+])
+def test_the_manuals_read_as_they_are_meant(build_dir, page, texts):
+    source = next(p for p in (build_dir / "man" / page, Path(__file__).resolve().parents[2] / "man" / page) if p.exists())
+    run = subprocess.run(["groff", "-mdoc", "-Tutf8", "-P-c", "-ww", source], capture_output=True, text=True, timeout=60, check=True)
     assert run.stderr == ""
+    shown = " ".join(re.sub(".\b", "", run.stdout).split())  # bold is a character, a backspace and it again
+    assert [text for text in texts if text not in shown] == []
