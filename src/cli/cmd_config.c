@@ -9,6 +9,7 @@
 
 #include "cli/client.h"
 #include "cli/client/tty.h"
+#include "cli/json_out.h"
 
 static const char help[] =
     "usage: abx config list [--show-origin] [--reveal] [OPTION...]\n"
@@ -89,7 +90,7 @@ static int print_done(int failed)
 
 static int print_json(const json_t *j)
 {
-    int failed = !j || json_dumpf(j, stdout, JSON_INDENT(2)) < 0;
+    int failed = !j || json_put(j, stdout, JSON_INDENT(2)) < 0;
 
     (void)putchar('\n');
     return print_done(failed);

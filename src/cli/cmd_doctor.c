@@ -12,6 +12,7 @@
 
 #include "cli/admin.h"
 #include "cli/cli.h"
+#include "cli/json_out.h"
 
 #define PROBE_TIMEOUT_S 60
 #define PROBE_MAX (1u << 20)
@@ -45,7 +46,7 @@ static const char *text_of(const json_t *o, const char *key)
 
 static int print_json(const json_t *j, int status)
 {
-    int r = json_dumpf(j, stdout, JSON_INDENT(2));
+    int r = json_put(j, stdout, JSON_INDENT(2));
 
     (void)putchar('\n');
     return r < 0 || fflush(stdout) != 0 ? 1 : status;

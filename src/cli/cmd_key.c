@@ -9,6 +9,7 @@
 #include "cli/admin.h"
 #include "cli/cli.h"
 #include "cli/cmd_key_local.h"
+#include "cli/json_out.h"
 
 #define SCOPES_MAX 8
 
@@ -59,7 +60,7 @@ static const char *text_of(const json_t *o, const char *key)
 
 static int print_json(const json_t *j)
 {
-    int r = json_dumpf(j, stdout, JSON_INDENT(2));
+    int r = json_put(j, stdout, JSON_INDENT(2));
 
     (void)putchar('\n');
     return r < 0 || fflush(stdout) != 0;

@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "cli/cmd_key_local.h"
 #include "cli/datadir.h"
+#include "cli/json_out.h"
 #include "cli/local_key.h"
 
 /* The service that users find may be another than the one asked for. */
@@ -63,7 +64,7 @@ int key_local(const char *data_dir, const char *user_text, bool is_json, struct 
             json_pack("{s:s,s:I,s:s,s:s}", "user", user.name, "uid", (json_int_t)user.uid,
                       "base_url", info.base_url, "data_dir", info.data_dir);
 
-        if (!j || json_dumpf(j, stdout, JSON_INDENT(2)) < 0)
+        if (!j || json_put(j, stdout, JSON_INDENT(2)) < 0)
             return err_set(err, ABX_INTERNAL, "write to stdout failed");
         (void)putchar('\n');
     } else {

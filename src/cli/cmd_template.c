@@ -15,6 +15,7 @@
 #include "cli/admin.h"
 #include "cli/cli.h"
 #include "cli/datadir.h"
+#include "cli/json_out.h"
 #include "cli/template_base.h"
 
 #define TEMPLATE_JSON_MAX (1u << 20)
@@ -133,7 +134,7 @@ static int template_list(const struct template_cmd *o)
         datadir_instance(o->data_dir, instance, NULL) != ABX_NOT_FOUND)
         (void)fprintf(stderr, "abx: the ids of the templates are not known: %s\n", err.msg);
     if (o->is_json) {
-        int r = json_dumpf(list, stdout, JSON_INDENT(2));
+        int r = json_put(list, stdout, JSON_INDENT(2));
 
         (void)putchar('\n');
         return r < 0 || fflush(stdout) != 0;

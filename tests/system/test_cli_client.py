@@ -284,6 +284,12 @@ def test_logs_follow_without_repeating(fake):
     process.communicate()
     gone.clear()
     assert "two c\\x1b" in fake.cli.text("logs", "i1")
+    # JSON, too, does not command a terminal: control characters of C1 and DEL may stand in it, but are escaped.
+    logs.append(entry(8, "\x9b31m\x7f ü"))
+    for args in (["logs", "i1"], ["logs", "--follow", "--limit", "6", "i1"]):
+        text = fake.cli.text(*args, "--json")
+        assert "\\u009b31m\\u007f ü" in text and "\x9b" not in text and "\x7f" not in text, args
+    assert fake.cli.json("logs", "i1")[-1]["message"] == "\x9b31m\x7f ü"
 
 
 def test_metrics_as_a_table(fake):

@@ -5,6 +5,7 @@
 
 #include "cli/client/commands.h"
 #include "cli/client/output.h"
+#include "cli/json_out.h"
 
 #define FOLLOW_PAUSE_MS 1000
 #define PAGE 1000
@@ -31,7 +32,8 @@ static void print_entry(const struct session *s, const struct abx_log_entry *e, 
     } else if (session_is_json(s)) {
         json_t *j = log_json(e);
 
-        (void)json_dumpf(j, stdout, JSON_COMPACT);
+        if (json_put(j, stdout, JSON_COMPACT) < 0)
+            (void)fputs("abx: out of memory\n", stderr);
         (void)putchar('\n');
         json_decref(j);
     } else {

@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/str.h"
+#include "cli/json_out.h"
 
 /* ---- text ---- */
 
@@ -81,7 +82,7 @@ int output_json(json_t *document)
         (void)fputs("abx: out of memory\n", stderr);
         return 1;
     }
-    r = json_dumpf(document, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY);
+    r = json_put(document, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY);
     json_decref(document);
     if (r < 0)
         (void)fputs("abx: the result is no JSON\n", stderr);
