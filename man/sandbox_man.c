@@ -130,7 +130,10 @@ int main(void)
         ".Pp\nResults go to standard output, messages to standard error.\n"
         "Text that a sandbox or a service made up is printed without control characters; only "
         "what\n.Cm exec , shell , run , cat\nand\n.Cm cp\npass through is left as it is.\n"
-        ".Pp\nA\n.Ar duration\nis a whole number of seconds, or one with s, m, h or d.\n"
+        ".Pp\nA\n.Ar SIZE\nis a whole number of MiB, or one with K, M, G or T, which are powers of "
+        "1024; "
+        "Ki, Mi, Gi and Ti are the same.\nWhat is no whole MiB is rounded down.\n"
+        "A\n.Ar DURATION\nis a whole number of seconds, or one with s, m, h or d.\n"
         ".Sh COMMANDS");
     for (size_t i = 0; (c = spec_at(i)) != NULL; i++)
         put_command(c);

@@ -52,9 +52,15 @@ int cli_libexec(const char *program, char *to, size_t size, struct abx_err *err)
  * names `option` when the path is empty or too long. */
 int cli_absolute(const char *option, const char *path, char *to, size_t size, struct abx_err *err);
 
-/* Size like 10G, 512M, 4096 (bytes): decimal number and optional K, M, G, T (powers of 1024).
- * INVALID_ARGUMENT names `option`. */
-int cli_parse_size(const char *option, const char *text, uint64_t *ret, struct abx_err *err);
+/* Size in bytes: a whole number and K, M, G or T (powers of 1024, small letters too; Ki and KiB are the same), or alone,
+ * when it counts `unit` bytes. */
+struct cli_size {
+    uint64_t unit;
+    uint64_t min, max; /* bytes */
+};
+/* INVALID_ARGUMENT names `option` and the form or the limits. */
+int cli_parse_size(const char *option, const char *text, const struct cli_size *size, uint64_t *ret,
+                   struct abx_err *err);
 /* Whole number within [min, max]; INVALID_ARGUMENT names `option` and the limits. */
 int cli_parse_number(const char *option, const char *text, uint64_t min, uint64_t max,
                      uint64_t *ret, struct abx_err *err);

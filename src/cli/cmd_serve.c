@@ -11,6 +11,7 @@
 #include "cli/supervisor.h"
 
 #define DISK_MIN (UINT64_C(256) << 20) /* the engine's least */
+#define DISK_MAX (UINT64_C(1) << 60)
 #define DEFAULT_LISTEN "127.0.0.1:8490"
 
 static const char help[] =
@@ -67,7 +68,10 @@ static const char help[] =
     "  --local-user NAME        user whose clients find this service by themselves, besides root\n"
     "                           and who runs sudo; repeatable\n"
     "  --print-unit             print a systemd unit with these options, do nothing\n"
-    "  -h, --help               print this\n";
+    "  -h, --help               print this\n"
+    "\n"
+    "SIZE is in bytes, or with K, M, G or T (powers of 1024; Ki, Mi, Gi, Ti are the same): 10G.\n"
+    "DURATION is in seconds, or with s, m, h or d: 24h.\n";
 
 enum {
     OPT_LISTEN = 256,
@@ -151,16 +155,13 @@ struct serve {
 
 static int parse_mb(const char *option, const char *text, uint64_t *ret_mb, struct abx_err *err)
 {
+    static const struct cli_size size = { 1, UINT64_C(16) << 20, UINT64_C(4095) << 40 };
     uint64_t bytes;
-    int r = cli_parse_size(option, text, &bytes, err);
+    int r = cli_parse_size(option, text, &size, &bytes, err);
 
-    if (r < 0)
-        return r;
-    *ret_mb = bytes >> 20;
-    if (*ret_mb < 16 || *ret_mb > UINT32_MAX)
-        return err_set(err, ABX_INVALID_ARGUMENT, "%s '%s' is below 16M or too large", option,
-                       text);
-    return 0;
+    if (r == 0)
+        *ret_mb = bytes >> 20;
+    return r;
 }
 
 static int parse_user(const char *text, uid_t *ret, struct abx_err *err)
@@ -245,6 +246,7 @@ static int add_file(const char *option, const char **list, size_t *n, const char
 
 static int parse_option(struct serve *s, int option, const char *arg, struct abx_err *err)
 {
+    static const struct cli_size disk_size = { 1, DISK_MIN, DISK_MAX };
     struct supervisor_opts *o = &s->opts;
     uint64_t n;
     int r;
@@ -267,11 +269,7 @@ static int parse_option(struct serve *s, int option, const char *arg, struct abx
     case OPT_POOL:
         return parse_pool(s, arg, err);
     case OPT_DISK:
-        o->disk_size = arg;
-        r = cli_parse_size("--disk", arg, &n, err);
-        if (r == 0 && n < DISK_MIN)
-            r = err_set(err, ABX_INVALID_ARGUMENT, "--disk '%s' is below 256M", arg);
-        return r;
+        return cli_parse_size("--disk", arg, &disk_size, &o->disk_bytes, err);
     case OPT_ON_EXIT:
         return parse_on_exit(arg, &o->on_exit, err);
     case OPT_RUN_AS:

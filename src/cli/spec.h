@@ -17,7 +17,7 @@ enum spec_kind {
     SPEC_FILE,     /* a file of this machine */
     SPEC_DURATION, /* seconds, or a number with s, m, h, d */
     SPEC_NUMBER,   /* whole number within the option's limits */
-    SPEC_SIZE,     /* MiB, or a number with M, G, T */
+    SPEC_SIZE,     /* MiB, or a number with K, M, G, T */
     SPEC_PAIR      /* KEY=VALUE, repeatable */
 };
 

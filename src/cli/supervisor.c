@@ -184,8 +184,8 @@ static int engine_args(struct supervisor *s, struct abx_err *err)
     role_arg(e, "--templates", "%s/templates:%s/templates", s->dir.path, CLI_CACHE_DIR);
     for (size_t i = 0; o->pools[i]; i++)
         role_arg(e, "--pool", "%s", o->pools[i]);
-    if (o->disk_size)
-        role_arg(e, "--disk", "%s", o->disk_size);
+    if (o->disk_bytes)
+        role_arg(e, "--disk", "%llu", (unsigned long long)o->disk_bytes);
     role_arg(e, "--sandbox-cpu", "%llu", (unsigned long long)o->cpu);
     role_arg(e, "--sandbox-memory-mb", "%llu", (unsigned long long)o->memory_mb);
     role_arg(e, "--sandbox-disk-mb", "%llu", (unsigned long long)o->disk_mb);

@@ -25,7 +25,7 @@ struct supervisor_opts {
     struct tls_opts tls;
     const char *domain;                      /* NULL = localhost:PORT */
     const char *pools[SUPERVISOR_POOLS_MAX]; /* "TEMPLATE=N", NULL-terminated */
-    const char *disk_size;                   /* for the engine, NULL = default */
+    uint64_t disk_bytes;                     /* of the image that is made; 0 = by the free space */
     enum exit_policy on_exit;
     uid_t role_uid;    /* 0 = by instance */
     size_t n_gateways; /* 1..LISTEN_GATEWAYS_MAX */

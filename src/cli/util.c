@@ -121,21 +121,53 @@ int cli_absolute(const char *option, const char *path, char *to, size_t size, st
     return 0;
 }
 
-int cli_parse_size(const char *option, const char *text, uint64_t *ret, struct abx_err *err)
-{
-    static const char units[] = "KMGT";
-    size_t n = strlen(text);
-    const char *unit = n > 0 ? strchr(units, text[n - 1] & ~0x20) : NULL;
-    uint64_t v, factor = 1;
+static const char size_units[] = "KMGT";
 
-    if (unit && *unit && text[n - 1] >= 'A') {
-        factor = UINT64_C(1) << (10 * (unit - units + 1));
-        n--;
+/* "10G" -> 10, and how many bytes one is; a unit without a number leaves none. */
+static struct slice split_size(const char *text, uint64_t unit, uint64_t *ret_factor)
+{
+    size_t n = strspn(text, "0123456789");
+    const char *end = text + n;
+    const char *found = *end ? strchr(size_units, *end & ~0x20) : NULL;
+
+    *ret_factor = unit;
+    if (*end == '\0')
+        return slice_of(text, n);
+    if (!found || *end < 'A' || (end[1] && strcmp(end + 1, "i") != 0 && strcmp(end + 1, "iB") != 0))
+        return slice_of(text, 0);
+    *ret_factor = UINT64_C(1) << (10 * (found - size_units + 1));
+    return slice_of(text, n);
+}
+
+/* The largest unit that leaves a whole number, "16M". */
+static const char *size_short(uint64_t bytes, char to[32])
+{
+    size_t i = 0;
+
+    while (i < sizeof size_units - 1 && bytes > 0 && bytes % 1024 == 0) {
+        bytes /= 1024;
+        i++;
     }
-    if (!str_parse_u64(slice_of(text, n), UINT64_MAX, &v) || __builtin_mul_overflow(v, factor, &v))
+    (void)snprintf(to, 32, "%llu%.1s", (unsigned long long)bytes, i > 0 ? &size_units[i - 1] : "");
+    return to;
+}
+
+int cli_parse_size(const char *option, const char *text, const struct cli_size *size, uint64_t *ret,
+                   struct abx_err *err)
+{
+    uint64_t factor, v;
+    struct slice number = split_size(text, size->unit, &factor);
+    char min[32], max[32];
+
+    if (number.n == 0)
         return err_set(err, ABX_INVALID_ARGUMENT,
-                       "%s '%s' is not a size: a whole number with K, M, G or T, like 10G", option,
-                       text);
+                       "%s '%s' is not a size: a whole number with K, M, G or T (powers of 1024; "
+                       "Ki, Mi, Gi and Ti are the same), like 10G, or a number of %s",
+                       option, text, size->unit == 1 ? "bytes" : "MiB");
+    if (!str_parse_u64(number, UINT64_MAX, &v) || __builtin_mul_overflow(v, factor, &v) ||
+        v < size->min || v > size->max)
+        return err_set(err, ABX_INVALID_ARGUMENT, "%s '%s' is not within %s to %s", option, text,
+                       size_short(size->min, min), size_short(size->max, max));
     *ret = v;
     return 0;
 }

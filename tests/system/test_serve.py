@@ -41,7 +41,9 @@ def abx(build_dir, *args, **kwargs):
         (["--domain", "a b"], "--domain"),
         (["--gateways", "0"], "--gateways"),
         (["--data-dir", ""], "--data-dir is empty"),
-        (["--disk", "255M"], "below 256M"),
+        (["--disk", "255M"], "--disk '255M' is not within 256M to "),
+        (["--max-disk", "1GB"], "--max-disk '1GB' is not a size"),
+        (["--sandbox-memory", "16777215"], "--sandbox-memory '16777215' is not within 16M to 4095T"),
         (["what"], "what"),
         (["--no-such"], "abx serve: unrecognized option '--no-such'\nTry 'abx serve --help'"),
     ],
@@ -272,7 +274,7 @@ def left_of(service):
 
 def test_a_stop_that_keeps_nothing_leaves_nothing(build_dir, base_template):
     """Prepared slots are stock; what is left of a start that failed is of no use to anyone."""
-    with Service(build_dir) as service:
+    with Service(build_dir, disk="20gi") as service:  # each form of a size reaches the engine
         assert service.kill(service.create()["sandboxID"]) == 204
         service.stop(signal.SIGTERM)
         assert left_of(service) == []

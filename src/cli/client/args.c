@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "cli/cli.h"
 
+#define MIB (UINT64_C(1) << 20)
 #define LONG_BASE 256 /* getopt's value of the option with id 0 */
 
 int args_usage(const struct args *a, const char *fmt, ...)
@@ -125,35 +126,9 @@ static int add_pair(struct args *a, enum spec_id id, const char *given)
     return 0;
 }
 
-/* MiB, or a number with M, G or T. */
-static bool parse_mib(const char *text, int64_t *ret)
-{
-    size_t n = strlen(text);
-    uint64_t v, factor = 1;
-
-    switch (n > 0 ? text[n - 1] : 0) {
-    case 'T':
-        factor = 1024 * 1024;
-        n--;
-        break;
-    case 'G':
-        factor = 1024;
-        n--;
-        break;
-    case 'M':
-        n--;
-        break;
-    default:
-        break;
-    }
-    if (!str_parse_u64(slice_of(text, n), INT32_MAX, &v) || v == 0 || v * factor > INT32_MAX)
-        return false;
-    *ret = (int64_t)(v * factor);
-    return true;
-}
-
 static int set_option(struct args *a, enum spec_id id, const char *value)
 {
+    static const struct cli_size mib = { MIB, MIB, 2047 * MIB * MIB };
     const struct spec_option *o = &spec_options[id];
     char name[32];
     struct abx_err err = { 0 };
@@ -173,10 +148,10 @@ static int set_option(struct args *a, enum spec_id id, const char *value)
         a->text[id] = value;
         return 0;
     case SPEC_SIZE:
-        if (!parse_mib(value, &a->number[id]))
-            return args_usage(a, "%s '%s' is not a size: MiB, or a number with M, G or T", name,
-                              value);
-        return 0;
+        if (cli_parse_size(name, value, &mib, &n, &err) < 0)
+            return args_usage(a, "%s", err.msg);
+        n >>= 20;
+        break;
     case SPEC_DURATION:
         if (cli_parse_duration(name, value, &n, &err) < 0)
             return args_usage(a, "%s", err.msg);

@@ -8,6 +8,8 @@
 
 #include "cli/cli.h"
 
+static const struct cli_size any_bytes = { 1, 0, UINT64_MAX };
+
 static void size_accepts_units(void **state)
 {
     static const struct {
@@ -20,30 +22,60 @@ static void size_accepts_units(void **state)
         { "2m", 2u << 20 },
         { "10G", UINT64_C(10) << 30 },
         { "3T", UINT64_C(3) << 40 },
+        { "1Ki", 1024 },
+        { "2Mi", 2u << 20 },
+        { "10gi", UINT64_C(10) << 30 },
+        { "3TiB", UINT64_C(3) << 40 },
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
         uint64_t v = 7;
 
-        assert_int_equal(cli_parse_size("--x", good[i].text, &v, NULL), 0);
+        assert_int_equal(cli_parse_size("--x", good[i].text, &any_bytes, &v, NULL), 0);
         assert_int_equal(v, good[i].bytes);
     }
 }
 
 static void size_refuses_what_is_none(void **state)
 {
-    static const char *const bad[] = { "",    "K", "-1", "1.5G", "1GB", "1 G", "99999999999999T",
-                                       "0x10" };
+    static const char *const bad[] = {
+        "",     "K",   "-1",  "1.5G", "1GB", "1 G", "99999999999999T",
+        "0x10", "1Gb", "1GI", "i",    "1i",  "1 ",  "1+"
+    };
     struct abx_err err;
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
         uint64_t v = 7;
 
-        assert_int_equal(cli_parse_size("--disk", bad[i], &v, &err), ABX_INVALID_ARGUMENT);
+        assert_int_equal(cli_parse_size("--disk", bad[i], &any_bytes, &v, &err),
+                         ABX_INVALID_ARGUMENT);
         assert_non_null(strstr(err.msg, "--disk"));
         assert_int_equal(v, 7);
     }
+}
+
+static void size_counts_its_unit_and_names_its_limits(void **state)
+{
+    static const struct cli_size mib = { 1 << 20, 16 << 20, UINT64_C(2) << 40 };
+    static const char *const outside[] = { "15", "15M", "0", "2097153", "3T", "99999999999999T" };
+    struct abx_err err;
+    uint64_t v = 7;
+
+    (void)state;
+    assert_int_equal(cli_parse_size("--memory", "16", &mib, &v, &err), 0);
+    assert_int_equal(v, 16 << 20);
+    assert_int_equal(cli_parse_size("--memory", "16384K", &mib, &v, &err), 0);
+    assert_int_equal(v, 16 << 20);
+    assert_int_equal(cli_parse_size("--memory", "2T", &mib, &v, &err), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(outside); i++) {
+        assert_int_equal(cli_parse_size("--memory", outside[i], &mib, &v, &err),
+                         ABX_INVALID_ARGUMENT);
+        assert_non_null(strstr(err.msg, "--memory '"));
+        assert_non_null(strstr(err.msg, "' is not within 16M to 2T"));
+    }
+    assert_int_equal(cli_parse_size("--memory", "1GB", &mib, &v, &err), ABX_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.msg, "or a number of MiB"));
 }
 
 static void number_names_option_and_limits(void **state)
@@ -100,6 +132,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(size_accepts_units),
         cmocka_unit_test(size_refuses_what_is_none),
+        cmocka_unit_test(size_counts_its_unit_and_names_its_limits),
         cmocka_unit_test(number_names_option_and_limits),
         cmocka_unit_test(duration_has_units_and_no_zero),
         cmocka_unit_test(absolute_path_keeps_and_completes),
