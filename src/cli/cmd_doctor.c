@@ -21,7 +21,8 @@ static const char help[] =
     "usage: abx doctor [--audit [--repair]] [OPTION...]\n"
     "\n"
     "Tries every kernel feature, tool and limit that sandboxes need and says what is missing,\n"
-    "what that means and how to get it. Exit status 1 when sandboxes cannot run.\n"
+    "what that means and how to get it. Run it as root, which alone can try most of them.\n"
+    "Exit status 1 when sandboxes cannot run, or when this was not tried.\n"
     "\n"
     "  --audit          ask the running service for what no one owns: processes, cgroups, files,\n"
     "                   uid ranges, network namespaces; exit status 1 when there is something\n"
@@ -95,11 +96,13 @@ static int probe_machine(const char *data_dir, bool is_json)
     if (is_json)
         return print_json(probe, can_run ? 0 : 1);
     print_checks(probe);
-    (void)printf("\n%s\n",
-                 can_run ? "Sandboxes can run on this machine."
-                 : geteuid() != 0
-                     ? "Not run as root, so this says little: `sudo abx doctor` tries everything."
-                     : "Sandboxes cannot run on this machine: see `missing` above.");
+    if (can_run)
+        (void)puts("\nSandboxes can run on this machine.");
+    else if (geteuid() == 0)
+        (void)puts("\nSandboxes cannot run on this machine: see `missing` above.");
+    else
+        (void)puts("\nOnly root can try the rest: `sudo abx doctor` says whether sandboxes can run "
+                   "here.");
     return can_run ? 0 : 1;
 }
 

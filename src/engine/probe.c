@@ -28,35 +28,36 @@ struct entry {
     const char *name;
     probe_fn *run;
     enum probe_status if_stuck; /* status when it crashes or does not end */
+    bool is_of_root;            /* what another user finds says nothing about the service */
 };
 
 static const struct entry entries[] = {
     { "root", probe_root, PROBE_MISSING },
     { "kernel", probe_kernel, PROBE_MISSING },
-    { "user-namespaces", probe_userns, PROBE_MISSING },
-    { "proc-mount", probe_proc, PROBE_MISSING },
-    { "seccomp", probe_seccomp, PROBE_MISSING },
-    { "idmapped-mounts", probe_idmap, PROBE_MISSING },
-    { "overlay", probe_overlay, PROBE_MISSING },
-    { "cgroup-limits", probe_cgroup, PROBE_MISSING },
-    { "freeze-and-kill", probe_freeze, PROBE_MISSING },
-    { "clone-into-cgroup", probe_clone3, PROBE_DEGRADED },
-    { "network-namespaces", probe_netns, PROBE_MISSING },
-    { "network-steering", probe_steering, PROBE_DEGRADED },
-    { "disk-limits", probe_disk, PROBE_DEGRADED },
-    { "disk-space", probe_space, PROBE_DEGRADED },
+    { "user-namespaces", probe_userns, PROBE_MISSING, true },
+    { "proc-mount", probe_proc, PROBE_MISSING, true },
+    { "seccomp", probe_seccomp, PROBE_MISSING, true },
+    { "idmapped-mounts", probe_idmap, PROBE_MISSING, true },
+    { "overlay", probe_overlay, PROBE_MISSING, true },
+    { "cgroup-limits", probe_cgroup, PROBE_MISSING, true },
+    { "freeze-and-kill", probe_freeze, PROBE_MISSING, true },
+    { "clone-into-cgroup", probe_clone3, PROBE_DEGRADED, true },
+    { "network-namespaces", probe_netns, PROBE_MISSING, true },
+    { "network-steering", probe_steering, PROBE_DEGRADED, true },
+    { "disk-limits", probe_disk, PROBE_DEGRADED, true },
+    { "disk-space", probe_space, PROBE_DEGRADED, true },
     { "runtime-dir", probe_runtime_dir, PROBE_DEGRADED },
     { "memory", probe_memory, PROBE_DEGRADED },
     { "process-ids", probe_pids, PROBE_DEGRADED },
-    { "open-files", probe_nofile, PROBE_DEGRADED },
+    { "open-files", probe_nofile, PROBE_DEGRADED, true },
     { "open-files-machine", probe_file_max, PROBE_DEGRADED },
     { "inotify", probe_inotify, PROBE_INFO },
     { "port", probe_port, PROBE_INFO },
     { "base-template-tools", probe_tools, PROBE_DEGRADED },
     { "security-module", probe_lsm, PROBE_INFO },
-    { "swap", probe_swap, PROBE_INFO },
-    { "kvm", probe_kvm, PROBE_INFO },
-    { "criu", probe_criu, PROBE_INFO },
+    { "swap", probe_swap, PROBE_INFO, true },
+    { "kvm", probe_kvm, PROBE_INFO, true },
+    { "criu", probe_criu, PROBE_INFO, true },
 };
 _Static_assert(ARRAY_SIZE(entries) <= PROBE_CHECKS_MAX, "make PROBE_CHECKS_MAX larger");
 
@@ -162,11 +163,14 @@ int probe_run(const char *data_dir, struct probe *ret, struct abx_err *err)
 {
     char base[PATH_MAX], scratch[PATH_MAX];
     struct probe_env env = { .data_dir = data_dir, .scratch = scratch };
+    bool is_root = geteuid() == 0;
     int r = 0;
 
     ret->n_checks = 0;
     existing_dir(data_dir, base, sizeof base);
     for (size_t i = 0; i < ARRAY_SIZE(entries) && r == 0; i++) {
+        if (entries[i].is_of_root && !is_root)
+            continue;
         if (snprintf(scratch, sizeof scratch, "%s/.abx-probe-XXXXXX", base[1] ? base : "") >=
             (int)sizeof scratch)
             return err_set(err, ABX_INVALID_ARGUMENT, "the path of the data dir is too long");

@@ -31,7 +31,8 @@ struct probe {
     size_t n_checks;
 };
 
-/* Runs all checks; takes a second, with hanging ones 3 s for each. `data_dir` (absolute, may be
+/* Runs all checks, for a user other than root only those that say something without being root (and the check "root" is
+ * `missing`); takes a second, with hanging ones 3 s for each. `data_dir` (absolute, may be
  * missing) says on which file system the pool would be. */
 int probe_run(const char *data_dir, struct probe *ret, struct abx_err *err);
 const char *probe_status_name(enum probe_status status);

@@ -69,8 +69,9 @@ void probe_root(const struct probe_env *env, struct probe_check *ret)
     char lacking[160] = "";
 
     if (geteuid() != 0) {
-        probe_set(ret, PROBE_MISSING, "the engine makes namespaces and mounts for other users",
-                  "start it as root (sudo abx serve)", "user %u", geteuid());
+        probe_set(ret, PROBE_MISSING,
+                  "the service runs as root; what only root can try was not tried",
+                  "run it as root (sudo abx doctor, sudo abx serve)", "user %u", geteuid());
         return;
     }
     for (size_t i = 0; i < ARRAY_SIZE(needed); i++) {
