@@ -223,9 +223,13 @@ static const struct spec_command commands[] = {
         .arguments = "ID",
         .min_args = 1,
         .max_args = 1,
-        .summary = "make sure that a sandbox runs, print how to reach it",
-        .text = "Resumes a paused sandbox. The time of a running one becomes at least --timeout "
-                "from now, never less than it was.",
+        .summary = "resume a sandbox that is paused, or let it live longer; print its id",
+        .text = "Opens no terminal, other than the command of that name of E2B's CLI: 'abx sandbox "
+                "shell ID' does.\n\n"
+                "Resumes a paused sandbox. The time of a running one becomes at least --timeout "
+                "from now, never less than it was. For scripts that are about to use a sandbox: "
+                "with --port it prints the host at which one of its ports is reached, with --json "
+                "its domain and the URL of its daemon too.",
         .options = SPEC_BIT(OPT_TIMEOUT) | SPEC_BIT(OPT_PORT),
     },
     {

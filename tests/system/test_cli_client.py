@@ -113,6 +113,17 @@ def test_connect_tells_the_host_of_a_port(cli, box):
     assert cli.text("sandbox", "resume", box) == box
 
 
+def test_connect_says_that_it_opens_no_terminal(cli, box):
+    """E2B's CLI has a command of this name that does. A script gets the id alone."""
+    with cli.terminal("sandbox", "connect", box) as t:
+        assert t.wait() == 0
+        assert t.output.splitlines() == [box.encode(), f"It runs. 'abx sandbox shell {box}' opens a terminal in it.".encode()]
+    assert cli.run("sandbox", "connect", box, status=0)[1:] == (box.encode() + b"\n", b"")
+    with cli.terminal("sandbox", "connect", box, "--port", "80") as t:
+        assert t.wait() == 0 and len(t.output.splitlines()) == 1
+    assert "'abx sandbox shell ID' does." in " ".join(cli.text("sandbox", "connect", "--help").split())
+
+
 def test_snapshot(cli, box):
     cli.run("exec", box, "touch", "/tmp/before", status=0)
     made = cli.text("sandbox", "snapshot", box)

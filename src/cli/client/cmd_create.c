@@ -1,6 +1,7 @@
 /* cmd_create.c - `abx sandbox create`, `connect`, `resume`. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/client/commands.h"
 #include "cli/client/create.h"
@@ -135,6 +136,10 @@ int cmd_sandbox_connect(struct session *s)
         return output_json(sandbox_json(sb, host));
     output_text(stdout, host ? host : abx_sandbox_id(sb));
     (void)putchar('\n');
+    /* Somebody who knows E2B's CLI waits for a prompt. */
+    if (!host && isatty(STDOUT_FILENO))
+        (void)fprintf(stderr, "It runs. 'abx sandbox shell %s' opens a terminal in it.\n",
+                      s->args.values[0]);
     return output_end();
 }
 
