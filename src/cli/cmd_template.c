@@ -5,7 +5,9 @@
 #include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -26,7 +28,9 @@ static const char help[] =
     "\n"
     "Templates are what sandboxes start from. build-base makes the template `base` from the\n"
     "machine's own Debian or Ubuntu archive (as root, about two minutes; at once when it is\n"
-    "there already). All services of a machine share it.\n"
+    "there already). All services of a machine share it. Of several templates of one name a "
+    "create\n"
+    "takes the newest, which list marks as current; the older ones are found by their digest.\n"
     "\n"
     "  --suite S        release to build (the machine's)\n"
     "  --with PKG,...   more packages of the archive\n"
@@ -49,16 +53,19 @@ struct template_cmd {
     bool is_json;
 };
 
-/* template.json of one folder with its "path", NULL when there is none or it cannot be read. */
+/* template.json of one folder with its "path", NULL when there is none or it cannot be read, or when it is not one that the
+ * engine takes for a template: without a tree. */
 static json_t *template_load(const char *dir, const char *name)
 {
     _cleanup_(buf_done) struct buf b = BUF_INIT(TEMPLATE_JSON_MAX);
-    char path[PATH_MAX], file[PATH_MAX];
+    char path[PATH_MAX], file[PATH_MAX], rootfs[PATH_MAX];
+    struct stat st;
     json_t *j;
 
     if (!path_join(path, sizeof path, dir, name) ||
         !path_join(file, sizeof file, path, "template.json") ||
-        file_read(AT_FDCWD, file, &b, NULL) < 0)
+        !path_join(rootfs, sizeof rootfs, path, "rootfs") || stat(rootfs, &st) < 0 ||
+        !S_ISDIR(st.st_mode) || file_read(AT_FDCWD, file, &b, NULL) < 0)
         return NULL;
     j = json_loadb((const char *)buf_data(&b), b.len, 0, NULL);
     if (json_is_object(j))
@@ -92,6 +99,51 @@ static const char *text_of(const json_t *o, const char *key)
     return s ? s : "-";
 }
 
+static int64_t created_ns(const json_t *t)
+{
+    int64_t ns;
+
+    return time_parse_rfc3339(slice_str(text_of(t, "created")), &ns) ? ns : 0;
+}
+
+/* By name, and of one name the newest first: the order in which control (templates.c) takes one. */
+static int compare(const void *a, const void *b)
+{
+    const json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
+    int c = strcmp(text_of(x, "name"), text_of(y, "name"));
+    int64_t of_x = created_ns(x) / NSEC_PER_MSEC, of_y = created_ns(y) / NSEC_PER_MSEC;
+
+    if (c != 0)
+        return c;
+    if (of_x != of_y)
+        return of_x < of_y ? 1 : -1;
+    return strcmp(text_of(y, "digest"), text_of(x, "digest"));
+}
+
+/* `list` in that order; "current" is true of the one that a create by name takes. NULL without memory. */
+static json_t *in_order(const json_t *list)
+{
+    size_t n = json_array_size(list);
+    _cleanup_(freep) json_t **rows = calloc(n + 1, sizeof *rows);
+    json_t *to = json_array();
+
+    for (size_t i = 0; rows && i < n; i++)
+        rows[i] = json_array_get(list, i);
+    if (rows && n > 0)
+        qsort(rows, n, sizeof(*rows), compare);
+    for (size_t i = 0; rows && i < n; i++) {
+        bool is_first =
+            i == 0 || strcmp(text_of(rows[i - 1], "name"), text_of(rows[i], "name")) != 0;
+
+        (void)json_object_set_new(rows[i], "current", json_boolean(is_first));
+        (void)json_array_append(to, rows[i]);
+    }
+    if (json_array_size(to) == n && rows)
+        return to;
+    json_decref(to);
+    return NULL;
+}
+
 /* The service gives each name an id, which is what clients see: "id" of each template, null when the
  * service has not seen it yet. */
 static int add_ids(const char *data_dir, json_t *list, struct abx_err *err)
@@ -117,7 +169,8 @@ static int add_ids(const char *data_dir, json_t *list, struct abx_err *err)
 
 static int template_list(const struct template_cmd *o)
 {
-    _cleanup_(json_decrefp) json_t *list = json_array();
+    _cleanup_(json_decrefp) json_t *found = json_array();
+    _cleanup_(json_decrefp) json_t *list = NULL;
     char dir[PATH_MAX], instance[DATADIR_INSTANCE_SIZE];
     struct abx_err err = { 0 };
     const json_t *t;
@@ -125,10 +178,15 @@ static int template_list(const struct template_cmd *o)
 
     if (o->has_data_dir && datadir_instance(o->data_dir, instance, &err) < 0)
         return cli_fail(&err);
-    if (path_join(dir, sizeof dir, o->data_dir, "templates") && scan(dir, list, &err) < 0)
+    if (path_join(dir, sizeof dir, o->data_dir, "templates") && scan(dir, found, &err) < 0)
         return cli_fail(&err);
-    if (scan(CLI_CACHE_DIR "/templates", list, &err) < 0)
+    if (scan(CLI_CACHE_DIR "/templates", found, &err) < 0)
         return cli_fail(&err);
+    list = in_order(found);
+    if (!list) {
+        (void)err_oom(&err);
+        return cli_fail(&err);
+    }
     /* Where no service ever ran there are templates all the same. */
     if (add_ids(o->data_dir, list, &err) < 0 &&
         datadir_instance(o->data_dir, instance, NULL) != ABX_NOT_FOUND)
@@ -139,11 +197,12 @@ static int template_list(const struct template_cmd *o)
         (void)putchar('\n');
         return r < 0 || fflush(stdout) != 0;
     }
-    (void)printf("%-16s %-20s %-12s %-26s %8s  %s\n", "NAME", "ID", "SUITE", "CREATED", "MIB",
-                 "PATH");
+    (void)printf("%-16s %-20s %-8s %-12s %-26s %8s  %s\n", "NAME", "ID", "CURRENT", "SUITE",
+                 "CREATED", "MIB", "PATH");
     json_array_foreach(list, i, t)
     {
-        (void)printf("%-16s %-20s %-12s %-26s %8lld  %s\n", text_of(t, "name"), text_of(t, "id"),
+        (void)printf("%-16s %-20s %-8s %-12s %-26s %8lld  %s\n", text_of(t, "name"),
+                     text_of(t, "id"), json_is_true(json_object_get(t, "current")) ? "yes" : "no",
                      text_of(t, "suite"), text_of(t, "created"),
                      (long long)(json_integer_value(json_object_get(t, "size_bytes")) >> 20),
                      text_of(t, "path"));

@@ -7,6 +7,7 @@ import resource
 import shutil
 import signal
 import socket
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -259,6 +260,35 @@ def test_template_list_has_the_ids_that_clients_see(service, build_dir):
         assert fresh.returncode == 0 and {t["id"] for t in json.loads(fresh.stdout)} == {None}, fresh
     finally:
         shutil.rmtree(other)
+
+
+def test_template_list_marks_the_one_that_a_create_takes(service, build_dir):
+    """Of two templates of one name, the newer first; a folder without a tree is none."""
+    of = {"old": "2026-01-01T00:00:00.000Z", "new": "2026-02-02T00:00:00.000Z", "bare": "2026-03-03T00:00:00.000Z"}
+    folders = service.data_dir / "templates"
+    try:
+        for digest, created in of.items():
+            (folders / digest / ("rootfs" if digest != "bare" else "other")).mkdir(parents=True)
+            about = {"name": "twice", "digest": digest, "created": created, "suite": "x", "size_bytes": 1}
+            (folders / digest / "template.json").write_text(json.dumps(about))
+        as_json = json.loads(service.run_abx("template", "list", "--json").stdout)
+        assert [(t["digest"], t["current"]) for t in as_json if t["name"] == "twice"] == [("new", True), ("old", False)]
+        assert [t["current"] for t in as_json if t["name"] == "base"].count(True) == 1
+        lines = [line.split() for line in service.run_abx("template", "list").stdout.splitlines()]
+        assert lines[0][2] == "CURRENT"
+        assert [(line[2], Path(line[-1]).name) for line in lines if line[0] == "twice"] == [("yes", "new"), ("no", "old")]
+        # The service was asked too, and has written down the same one.
+        db = sqlite3.connect(f"file:{service.data_dir}/control/abx.db?mode=ro", uri=True, timeout=20)
+        deadline = time.monotonic() + 60
+        taken = """SELECT b.digest FROM template_names n JOIN template_tags t ON t.template_id = n.template_id
+                   JOIN template_builds b ON b.id = t.build_id WHERE n.name = 'twice'"""
+        while not (rows := db.execute(taken).fetchall()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        db.close()
+        assert rows == [("new",)]
+    finally:
+        for digest in of:
+            shutil.rmtree(folders / digest)
 
 
 def left_of(service):
