@@ -34,7 +34,7 @@ def _codes_of(attribute: Any) -> Iterator[CodeType]:
 
 
 def _public_name(frame: FrameType) -> str:
-    """ "Sandbox.create": what the caller wrote."""
+    """What the caller wrote: "Sandbox.create"."""
     for cls in frame.f_globals.values():
         if isinstance(cls, type) and cls.__module__ == frame.f_globals.get("__name__"):
             for name, attribute in vars(cls).items():
