@@ -122,8 +122,6 @@ void lifecycle_fire(struct sandbox *sb, enum lifecycle_event ev, const struct ch
     }
     sb->state = cell->next;
     actions[cell->action](sb, &with);
-    if (sb->state == SANDBOX_RUNNING && with.from != SANDBOX_RUNNING)
-        sb->is_late = time_wall_ms() >= sb->end_ms;
     if (sb->state != SANDBOX_GONE)
         lifecycle_go_on(sb);
 }

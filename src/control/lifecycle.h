@@ -87,6 +87,8 @@ struct sandbox {
     char *data;   /* JSON of the `created` event */
     const char *kill_reason;
     int64_t t_begin_ns, t_written_ns, t_started_ns, t_kill_ns;
+    int64_t
+        t_over_ns; /* when its time was over while something else was under way; 0 = it was not */
     int64_t t_warned_ns;           /* when it was last logged why it keeps its state */
     int warned_code;               /* and of which failure */
     int64_t t_state_ns;            /* when it came into its state */
@@ -103,11 +105,11 @@ struct sandbox {
     bool must_kill;      /* killing: one more kill is needed after that */
     bool is_killed;      /* killing: nothing of it is left at the driver */
     bool is_removing;    /* removing: the row's deletion is queued */
-    bool is_late;        /* running again, and its time was over meanwhile */
-    bool is_row_behind;  /* it was resumed, and its row still says paused */
-    bool is_known;       /* a gateway that asked has heard of it before it ran */
-    bool is_told;        /* killing: every gateway has dropped it */
-    bool is_answered;    /* the creators have their answer */
+    bool has_no_pause; /* thawing: what failed was the pause at its end; the next try comes later */
+    bool is_row_behind; /* it was resumed, and its row still says paused */
+    bool is_known;      /* a gateway that asked has heard of it before it ran */
+    bool is_told;       /* killing: every gateway has dropped it */
+    bool is_answered;   /* the creators have their answer */
     bool has_died;
 };
 

@@ -135,6 +135,8 @@ void act_later(struct sandbox *sb, const struct change *c)
     /* Not its timer but the driver, which is compared with every 30 s: the time that it has goes on. */
     if (c->event == EV_RETRY && uv_is_active((const uv_handle_t *)&sb->timer))
         return;
+    if (c->event == EV_RETRY)
+        lifecycle_note_over(sb, 0);
     if (c->failure && sb->state == SANDBOX_THAWING &&
         (c->failure->code == ABX_FAILED_PRECONDITION || c->failure->code == ABX_NOT_FOUND)) {
         lifecycle_fire(sb, EV_DIED, &(struct change){ .reason = "lost" });

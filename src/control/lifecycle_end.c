@@ -141,6 +141,7 @@ void act_expire(struct sandbox *sb, const struct change *c)
     struct abx_err err;
 
     (void)c;
+    sb->t_over_ns = 0;
     if (sandbox_pauses_itself(sb)) {
         request.drops_memory = json_is_false(json_object_get(sb->config, "autoPauseMemory"));
         if (lifecycle_request(sb->lifecycle, sb->id, &request, on_self_paused, NULL, &err) < 0) {

@@ -26,7 +26,7 @@ struct operation {
     json_t *config; /* with the request's members in it, on its way to the disk; NULL = none is */
     sandbox_requested_fn done;
     void *user;
-    int64_t asked_ms;
+    int64_t t_asked_ns;
     bool ends_first; /* a resume: processes that the driver has although the row says none */
 };
 
@@ -152,6 +152,8 @@ void act_paused(struct sandbox *sb, const struct change *c);
 void act_pause_failed(struct sandbox *sb, const struct change *c);
 void act_thaw(struct sandbox *sb, const struct change *c);
 void act_reopen(struct sandbox *sb, const struct change *c);
+/* Its time has `left_ms` to go; when that is none, it has been over for so long. */
+void lifecycle_note_over(struct sandbox *sb, int64_t left_ms);
 enum loss { LOSS_MEMORY, LOSS_ALL };
 /* Its processes are gone, its files are there (LOSS_MEMORY) or are gone, too: paused without memory from now on. */
 void lifecycle_demote(struct sandbox *sb, enum loss loss);

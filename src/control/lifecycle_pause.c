@@ -153,6 +153,7 @@ void act_pause_failed(struct sandbox *sb, const struct change *c)
     struct abx_err err = *c->failure;
 
     sb->end_ms = sb->end_before_ms;
+    sb->has_no_pause = sb->operation && sb->operation->request.is_timeout;
     (void)err_wrap(&err, err.code, "Error pausing sandbox '%s' while %s", sb->id,
                    machine_state(c->from)->name);
     log_err("a sandbox could not be paused", &err);
@@ -168,12 +169,22 @@ void act_thaw(struct sandbox *sb, const struct change *c)
         call_driver(sb, CALL_THAW);
 }
 
-/* It runs as before, with the time that it had. */
+void lifecycle_note_over(struct sandbox *sb, int64_t left_ms)
+{
+    if (left_ms <= 0 && sb->t_over_ns == 0)
+        sb->t_over_ns = MAX(time_mono_ns() + left_ms * NSEC_PER_MSEC, INT64_C(1));
+}
+
+/* It runs as before, with the time that it had. Where that was over and its pause has failed, who waits has his turn
+ * before the next try: he may want to give it more time, or to know why. */
 void act_reopen(struct sandbox *sb, const struct change *c)
 {
     int64_t left_ms = sb->end_ms - time_wall_ms();
 
     (void)c;
+    if (!sb->has_no_pause)
+        lifecycle_note_over(sb, left_ms);
+    sb->has_no_pause = false;
     (void)uv_timer_start(&sb->timer, lifecycle_on_timer, (uint64_t)MAX(left_ms, (int64_t)AGAIN_MS),
                          0);
     sb->lifecycle->opts.on_visible(sb->lifecycle->opts.user, sb);

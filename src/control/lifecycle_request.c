@@ -31,11 +31,11 @@ void operation_end(struct sandbox *sb, int status, const struct abx_err *failure
 }
 
 /* Whether it ends before this one has its turn. Else who asks without a pause would keep it: each turn begins as soon as the
- * one before has ended, and leaves no time for a timer. */
+ * one before has ended, and leaves no time for a timer. By the clock that counts: the other one may have been set. */
 static bool is_too_late(const struct sandbox *sb, const struct operation *op)
 {
-    return sb->state == SANDBOX_RUNNING && sb->is_late && !op->request.is_timeout &&
-           op->asked_ms >= sb->end_ms && time_wall_ms() >= sb->end_ms;
+    return sb->state == SANDBOX_RUNNING && sb->t_over_ns > 0 && !op->request.is_timeout &&
+           op->t_asked_ns >= sb->t_over_ns;
 }
 
 void lifecycle_go_on(struct sandbox *sb)
@@ -46,7 +46,6 @@ void lifecycle_go_on(struct sandbox *sb)
         if (machine_cell(sb->state, op->request.what)->action == ACT_WAIT)
             return;
         if (is_too_late(sb, op)) {
-            sb->is_late = false;
             lifecycle_fire(sb, EV_EXPIRED, &no_change);
             continue;
         }
@@ -97,7 +96,7 @@ int lifecycle_request(struct lifecycle *l, const char *id, const struct sandbox_
     json_incref(op->request.config);
     op->done = done;
     op->user = user;
-    op->asked_ms = time_wall_ms();
+    op->t_asked_ns = time_mono_ns();
     end = &sb->waiting;
     while (*end && !request->is_timeout) /* its end comes before all that waits */
         end = &(*end)->next;
@@ -161,6 +160,7 @@ struct extension {
 static void set_end(struct sandbox *sb, int64_t end_ms, uint64_t left_ms)
 {
     sb->end_ms = end_ms;
+    sb->t_over_ns = 0;
     (void)uv_timer_start(&sb->timer, lifecycle_on_timer, left_ms, 0);
 }
 

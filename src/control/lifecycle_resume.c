@@ -207,6 +207,7 @@ void act_resumed(struct sandbox *sb, const struct change *c)
         r = operation_configured(sb, op, NULL, &err);
     if (r < 0)
         log_err("configuration of a resumed sandbox", &err);
+    sb->t_over_ns = 0;
     (void)uv_timer_start(&sb->timer, lifecycle_on_timer, (uint64_t)sb->timeout_ms, 0);
     pause_log(sb, "sandbox resumed");
     sb->lifecycle->opts.on_visible(sb->lifecycle->opts.user, sb);

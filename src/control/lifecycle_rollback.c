@@ -361,7 +361,8 @@ static void set_time(struct sandbox *sb)
     int64_t left_ms = sb->end_ms - time_wall_ms();
 
     if (sb->due_ms > 0)
-        left_ms = (int64_t)(MAX(sb->due_ms, now) - now);
+        left_ms = (int64_t)sb->due_ms - (int64_t)now;
+    lifecycle_note_over(sb, left_ms);
     (void)uv_timer_start(&sb->timer, lifecycle_on_timer, (uint64_t)MAX(left_ms, INT64_C(0)), 0);
 }
 

@@ -465,6 +465,14 @@ static void expire(const char *id)
     assert_true(run_until(is_requested, &got));
 }
 
+/* Its time is over, whatever it does. */
+static void ring(const char *id)
+{
+    find(id)->end_ms = time_wall_ms();
+    (void)uv_timer_start(&find(id)->timer, lifecycle_on_timer, 0, 0);
+    (void)uv_run(&w.loop, UV_RUN_NOWAIT);
+}
+
 /* Each turn begins when the one before has ended, so that no timer has a chance: who asks again and again must not keep it. */
 static void who_asks_after_its_end_does_not_keep_it(void **state)
 {
@@ -480,9 +488,8 @@ static void who_asks_after_its_end_does_not_keep_it(void **state)
         set_lifecycle(id, ends[i], true);
         request(id, EV_COPY, false, &copy);
         request(id, EV_COPY, false, &in_time);
-        find(id)->end_ms = time_wall_ms() + 1; /* both of them were in time */
-        while (time_wall_ms() < find(id)->end_ms)
-            ;
+        ring(id); /* both of them were in time */
+        assert_int_equal(state_of(id), SANDBOX_COPYING);
         request(id, EV_COPY, false, &late);
         assert_true(end_change(NULL));
         assert_int_equal(copy.status, 201);
@@ -501,6 +508,62 @@ static void who_asks_after_its_end_does_not_keep_it(void **state)
             }
             assert_int_equal(late.http, 409);
         }
+    }
+}
+
+/* A wall clock that is set forward, say; what counts is the timer. */
+static void a_clock_that_is_set_ends_nothing(void **state)
+{
+    struct request_answer copy, next;
+    struct answer a = { 0 };
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_RUNNING, &a, id);
+    request(id, EV_COPY, false, &copy);
+    find(id)->end_ms = time_wall_ms() - 3600000;
+    request(id, EV_COPY, false, &next);
+    assert_true(end_change(NULL));
+    assert_int_equal(copy.status, 201);
+    assert_int_equal(state_of(id), SANDBOX_COPYING);
+    assert_true(end_change(NULL));
+    assert_int_equal(next.status, 201);
+    assert_int_equal(state_of(id), SANDBOX_RUNNING);
+}
+
+/* Else it would be tried again and again without a break, and nobody could give it more time. */
+static void a_pause_that_fails_at_its_end_does_not_keep_others_waiting(void **state)
+{
+    static const enum sandbox_state failing[] = { SANDBOX_FREEZING, SANDBOX_THAWING };
+    struct request_answer copy, extend;
+    struct abx_err failure;
+
+    (void)state;
+    (void)err_set(&failure, ABX_RESOURCE_EXHAUSTED, "no room for the note");
+    for (size_t i = 0; i < ARRAY_SIZE(failing); i++) {
+        struct answer a = { 0 };
+        char id[SANDBOX_ID_SIZE];
+        unsigned n_freezes = w.fake.n_freezes;
+
+        reach(SANDBOX_RUNNING, &a, id);
+        set_lifecycle(id, "pause", true);
+        ring(id);
+        assert_int_equal(state_of(id), SANDBOX_FREEZING);
+        if (failing[i] == SANDBOX_THAWING)
+            assert_true(end_change(&failure));
+        assert_int_equal(state_of(id), failing[i]);
+        request(id, EV_COPY, false, &copy);
+        request(id, EV_EXTEND, false, &extend);
+        if (failing[i] == SANDBOX_FREEZING)
+            assert_true(end_change(&failure));
+        assert_true(end_change(NULL)); /* the thaw */
+        assert_int_equal(w.fake.n_freezes, n_freezes + 1);
+        assert_int_equal(state_of(id), SANDBOX_COPYING);
+        assert_true(end_change(NULL));
+        assert_int_equal(copy.status, 201);
+        assert_true(run_until(is_requested, &extend));
+        assert_int_equal(extend.status, 204);
+        assert_in_range(uv_timer_get_due_in(&find(id)->timer), 30000, 60000);
     }
 }
 
@@ -708,6 +771,8 @@ int main(void)
         TEST(too_many_requests_are_refused),
         TEST(what_wakes_counts_against_the_limit),
         TEST(who_asks_after_its_end_does_not_keep_it),
+        TEST(a_clock_that_is_set_ends_nothing),
+        TEST(a_pause_that_fails_at_its_end_does_not_keep_others_waiting),
         TEST(it_pauses_itself_the_way_it_was_told),
         TEST(a_resume_may_change_how_it_ends),
         TEST(a_resume_that_fails_changes_nothing),
