@@ -151,4 +151,6 @@ void act_later(struct sandbox *sb, const struct change *c)
     if (c->failure && c->failure->code != ABX_UNAVAILABLE)
         log_later(sb, c->failure);
     (void)uv_timer_start(&sb->timer, lifecycle_on_timer, LATER_MS, 0);
+    if (c->failure)
+        lifecycle_tell_waiting(sb, c->failure);
 }

@@ -219,6 +219,9 @@ int operation_configured(struct sandbox *sb, struct operation *op, const struct 
 void operation_end(struct sandbox *sb, int status, const struct abx_err *failure);
 /* The next ones, as far as the state lets them. */
 void lifecycle_go_on(struct sandbox *sb);
+#define LIFECYCLE_WAIT_NS (30 * NSEC_PER_SEC) /* less than gateways wait for control */
+/* What the state does failed with `why` and is tried again: who has waited for LIFECYCLE_WAIT_NS waits no longer. */
+void lifecycle_tell_waiting(struct sandbox *sb, const struct abx_err *why);
 /* It is ending: whoever waits hears that it is not there. */
 void lifecycle_refuse_all(struct sandbox *sb);
 

@@ -77,6 +77,39 @@ void lifecycle_refuse_all(struct sandbox *sb)
     }
 }
 
+/* What it does is tried until it goes well, and is no answer to the request that is under way. */
+static bool is_lasting(enum sandbox_state state)
+{
+    return state == SANDBOX_EXCHANGING || state == SANDBOX_EXCHANGING_PAUSED ||
+           state == SANDBOX_PARKING;
+}
+
+void lifecycle_tell_waiting(struct sandbox *sb, const struct abx_err *why)
+{
+    int64_t before = time_mono_ns() - LIFECYCLE_WAIT_NS;
+    const char *state = machine_state(sb->state)->name;
+    struct abx_err err;
+
+    if (is_lasting(sb->state) && sb->operation && sb->operation->t_asked_ns < before) {
+        (void)err_set(&err, ABX_UNAVAILABLE,
+                      "Sandbox '%s' is not through with this yet, and goes on with it while %s: %s",
+                      sb->id, state, why->msg);
+        log_err("a request ends before what it asked for", &err);
+        operation_end(sb, 0, &err);
+    }
+    (void)err_reason(&err, ABX_REASON_BUSY, "Sandbox '%s' is busy %s, which does not go well: %s",
+                     sb->id, state, why->msg);
+    /* Oldest first; what an answer leads to is younger. */
+    while (sb->waiting && sb->waiting->t_asked_ns < before) {
+        struct operation *op = sb->waiting;
+
+        sb->waiting = op->next;
+        sb->n_waiting--;
+        op->done(op->user, 0, &err);
+        operation_free(op);
+    }
+}
+
 int lifecycle_request(struct lifecycle *l, const char *id, const struct sandbox_request *request,
                       sandbox_requested_fn done, void *user, struct abx_err *err)
 {

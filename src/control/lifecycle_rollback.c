@@ -16,6 +16,8 @@
 #include "e2b/names.h"
 
 #define START_TRIES_NS (30 * NSEC_PER_SEC) /* while the driver is away, or loses workers */
+#define EXCHANGE_TRIES_NS (30 * NSEC_PER_SEC)
+#define LOADED_MS 500
 
 /* --- calls --------------------------------------------------------------------------------------- */
 
@@ -185,11 +187,22 @@ void act_exchange(struct sandbox *sb, const struct change *c)
         call_failed(sb, call, &err);
 }
 
+/* A pool that is out of use may be so for long, and nobody can look: that does not put off the end of its time. */
+static bool is_over(const struct sandbox *sb)
+{
+    return sb->state == SANDBOX_EXCHANGING && !sandbox_pauses_itself(sb) &&
+           (sb->due_ms > 0 ? uv_now(sb->timer.loop) >= sb->due_ms : time_wall_ms() >= sb->end_ms) &&
+           time_mono_ns() - sb->t_state_ns > EXCHANGE_TRIES_NS;
+}
+
 /* From now on only the driver's word that it is not done leads back: what is taken for the copy may have the old files. */
 void act_exchange_again(struct sandbox *sb, const struct change *c)
 {
     sb->may_be_done = true;
-    act_later(sb, c);
+    if (is_over(sb))
+        lifecycle_fire(sb, EV_KILL, &(struct change){ .reason = "timeout" });
+    else
+        act_later(sb, c);
 }
 
 void rollback_forget(struct sandbox *sb)
@@ -431,6 +444,8 @@ void rollback_load(struct sandbox *sb)
     sb->is_again = sb->may_be_done = true;
     lifecycle_stages_begin(sb);
     sb->t_begin_ns = sb->t_state_ns;
+    (void)uv_timer_start(&sb->timer, lifecycle_on_timer, LOADED_MS,
+                         0); /* the driver may not come */
     /* Without it the next comparison may remove the copy: then the driver says what became of it. */
     if (lifecycle_keep(sb->lifecycle, sb->rollback_copy, &err) < 0)
         log_err("what a sandbox is to be rolled back to", &err);

@@ -493,6 +493,11 @@ static _unused_ enum sandbox_state state_of(const char *id)
     return sb ? sb->state : SANDBOX_STATES_;
 }
 
+static _unused_ struct sandbox *find(const char *id)
+{
+    return lifecycle_find(w.lifecycle, id);
+}
+
 struct request_answer {
     unsigned n;
     int status; /* 0 = a failure */
@@ -654,6 +659,44 @@ static _unused_ bool settle(void *user)
     if ((s == SANDBOX_DRAINING || s == SANDBOX_CLEARING) && w.has_gateway)
         lifecycle_held(w.lifecycle, id);
     return s == SANDBOX_STATES_ || machine_state(s)->exit == EXIT_REST;
+}
+
+struct way {
+    const char *id;
+    enum sandbox_state to;
+};
+
+/* Ends the state's call, if it has one at the driver. */
+static _unused_ bool step(void *user)
+{
+    const struct way *way = user;
+
+    if (state_of(way->id) == way->to)
+        return true;
+    if (w.fake.created)
+        end_create(NULL);
+    else
+        (void)end_change(NULL);
+    return state_of(way->id) == way->to;
+}
+
+static _unused_ void go_to(const char *id, enum sandbox_state want)
+{
+    struct way way = { id, want };
+
+    assert_true(run_until(step, &way));
+}
+
+/* As if control had been killed; what was asked of the driver is not answered any more. */
+static _unused_ void start_anew(const char *id, enum driver_state there)
+{
+    const char *ids[] = { id };
+
+    close_all();
+    open_all();
+    w.fake.state = there;
+    lifecycle_driver_up(w.lifecycle);
+    end_list(ids, 1, false);
 }
 
 static _unused_ unsigned kills_of(const char *id)

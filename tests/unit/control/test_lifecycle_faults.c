@@ -38,14 +38,14 @@ static int end(void **state)
     return teardown(state);
 }
 
-static struct sandbox *find(const char *id)
-{
-    return lifecycle_find(w.lifecycle, id);
-}
-
 static bool runs(void *user)
 {
     return state_of(user) == SANDBOX_RUNNING;
+}
+
+static bool is_paused(void *user)
+{
+    return state_of(user) == SANDBOX_PAUSED;
 }
 
 static bool is_killed(void *user)
@@ -243,6 +243,22 @@ static void a_kill_goes_on_until_its_calls_can_be_made(void **state)
 
 #define FAULTY(f) cmocka_unit_test_setup_teardown(f, begin, end)
 
+static void a_row_that_cannot_be_written_does_not_keep_who_asked(void **state)
+{
+    struct answer a = { 0 };
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_ENDING_PAUSED, &a, id);
+    find(id)->operation->t_asked_ns -= 31 * NSEC_PER_SEC;
+    set_faults("rollback.park * fail\n");
+    assert_true(end_change(NULL));
+    assert_int_equal(state_of(id), SANDBOX_PARKING);
+    assert_int_equal(reached.http, 503);
+    set_faults("");
+    assert_true(run_until(is_paused, id));
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -252,6 +268,7 @@ int main(void)
         FAULTY(a_pause_whose_row_fails_leaves_it_running),
         FAULTY(a_resume_whose_row_fails_is_one_all_the_same),
         FAULTY(a_row_that_cannot_be_deleted_does_not_hold_up_the_kill),
+        FAULTY(a_row_that_cannot_be_written_does_not_keep_who_asked),
         FAULTY(a_kill_goes_on_until_its_calls_can_be_made),
     };
 

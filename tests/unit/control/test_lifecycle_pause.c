@@ -3,11 +3,6 @@
 
 #include "control/lifecycle_internal.h"
 
-static struct sandbox *find(const char *id)
-{
-    return lifecycle_find(w.lifecycle, id);
-}
-
 static bool is_paused(void *user)
 {
     return state_of(user) == SANDBOX_PAUSED;

@@ -3,11 +3,6 @@
 
 #include "control/lifecycle_internal.h"
 
-static struct sandbox *find(const char *id)
-{
-    return lifecycle_find(w.lifecycle, id);
-}
-
 static bool runs(void *user)
 {
     return state_of(user) == SANDBOX_RUNNING;
@@ -16,32 +11,6 @@ static bool runs(void *user)
 static bool is_paused(void *user)
 {
     return state_of(user) == SANDBOX_PAUSED;
-}
-
-struct way {
-    const char *id;
-    enum sandbox_state to;
-};
-
-/* Ends the state's call, if it has one at the driver. */
-static bool step(void *user)
-{
-    const struct way *way = user;
-
-    if (state_of(way->id) == way->to)
-        return true;
-    if (w.fake.created)
-        end_create(NULL);
-    else
-        (void)end_change(NULL);
-    return state_of(way->id) == way->to;
-}
-
-static void go_to(const char *id, enum sandbox_state want)
-{
-    struct way way = { id, want };
-
-    assert_true(run_until(step, &way));
 }
 
 static void the_files_are_there_before_anything_ends(void **state)
@@ -220,18 +189,6 @@ static void one_that_does_not_freeze_runs_on(void **state)
     assert_int_equal(w.fake.n_exchanges, 0);
     assert_int_equal(find(id)->end_ms, end_ms);
     assert_int_equal(kills_of(w.fake.cloned_id), 1);
-}
-
-/* As if control had been killed; what was asked of the driver is not answered any more. */
-static void start_anew(const char *id, enum driver_state there)
-{
-    const char *ids[] = { id };
-
-    close_all();
-    open_all();
-    w.fake.state = there;
-    lifecycle_driver_up(w.lifecycle);
-    end_list(ids, 1, false);
 }
 
 static void what_the_driver_refuses_is_undone(void **state)
