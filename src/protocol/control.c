@@ -188,6 +188,8 @@ static void answer_is_error(abx_call *call)
         call_finish(call, ABX_RESULT_BOOL);
         return;
     }
+    if (c->status == 401 || c->status == 403)
+        config_hint_at_address(c->config, &err);
     if (c->status == 404 && is_said)
         err.reason = c->spec.not_found;
     if (c->verdict.code != 0)
@@ -224,6 +226,13 @@ static int answer_decode(abx_call *call, struct abx_err *err)
     return r;
 }
 
+/* Nothing answered there. */
+static bool is_of_address(const struct abx_err *err)
+{
+    return err->reason == ABX_REASON_NAME || err->reason == ABX_REASON_CONNECT ||
+           err->reason == ABX_REASON_TLS || err->reason == ABX_REASON_REQUEST_TIMEOUT;
+}
+
 static void on_done(void *user, const struct abx_err *done)
 {
     abx_call *call = user;
@@ -234,7 +243,10 @@ static void on_done(void *user, const struct abx_err *done)
     c->http = NULL;
     client_task_remove(call->client, &c->task);
     if (done->code != 0 || c->verdict.code != 0) {
-        control_fail(call, done, 0);
+        err = *done;
+        if (c->status == 0 && is_of_address(done))
+            config_hint_at_address(c->config, &err);
+        control_fail(call, &err, 0);
         return;
     }
     if (c->status / 100 != 2) {

@@ -1,6 +1,7 @@
 /* config.c - life of a config, and reading its values. How it is resolved: config_resolve.c. */
 #include "transport/config.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,6 +75,24 @@ const char *abx_config_get(const abx_config *config, const char *key, int reveal
 int config_check(const abx_config *config, struct abx_err *err)
 {
     return config ? 0 : err_set(err, ABX_INVALID_ARGUMENT, "config: is missing (NULL)");
+}
+
+void config_hint_at_address(const abx_config *config, struct abx_err *err)
+{
+    const char *from = config->values[CONFIG_BASE_URL].origin;
+    const char *key = config->values[CONFIG_API_KEY].origin;
+    size_t n = strlen(err->msg);
+
+    if (!from || strcmp(from, "default") != 0)
+        return;
+    (void)snprintf(
+        err->msg + n, sizeof err->msg - n,
+        "; no address is set, this is the default one: set ABX_SANDBOX_BASE_URL (or "
+        "E2B_API_URL), to http://127.0.0.1:8490 for 'abx serve' on this machine%s%.100s%s",
+        key ? ", or unset the key (" : "", key ? key : "",
+        key ? "), and it is found by itself" : "");
+    n = strlen(err->msg);
+    err->msg[n - utf8_cut_tail(slice_of(err->msg, n))] = '\0';
 }
 
 int64_t config_deadline_ns(const abx_config *config, int64_t request_timeout_ms)

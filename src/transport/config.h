@@ -56,6 +56,10 @@ int config_check(const abx_config *config, struct abx_err *err);
 #define TIMEOUT_MS_MAX INT64_C(9999999999)
 int timeout_check(int64_t ms, const char *name, struct abx_err *err);
 
+/* Adds to the message of an error of the control plane's address, when nobody set one, that it is the default one and how
+ * to name another: a key alone goes to it, and is often meant for a service on this machine. */
+void config_hint_at_address(const abx_config *config, struct abx_err *err);
+
 #define CONFIG_REQUEST_TIMEOUT_MS 60000 /* without a config */
 /* What a call's request_timeout_ms means: ABX_UNSET = the config's. Returns a deadline in ns, 0 = none. */
 int64_t config_deadline_ns(const abx_config *config, int64_t request_timeout_ms);

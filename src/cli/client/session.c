@@ -93,13 +93,8 @@ static void hint_of_address(const struct session *s, char *to, size_t size)
     const char *origin = "";
 
     (void)abx_config_get(s->config, "sandbox_base_url", 0, &origin);
-    if (strcmp(origin, "default") == 0)
-        (void)snprintf(
-            to, size,
-            "No address is configured, this is the default: set ABX_SANDBOX_BASE_URL (or "
-            "E2B_API_URL). The service on this machine is found when no key is set "
-            "either.");
-    else
+    /* Of the default one the message itself says what to do. */
+    if (strcmp(origin, "default") != 0)
         (void)snprintf(to, size, "Origin of the address: %s. Is the service running there?",
                        origin);
 }
