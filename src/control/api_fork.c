@@ -227,6 +227,10 @@ void api_fork(struct api_request *rq)
         api_reply_not_found(rq, rq->id);
         return;
     }
+    if (sandbox_check_row(sb, true, &err) < 0) {
+        api_reply_error(rq, &err, RETRY_UNSAID);
+        return;
+    }
     f = fork_new(rq, timeout_s, count);
     if (!f || lifecycle_keep(l, f->copy_id, &err) < 0) {
         (void)err_oom(&err);

@@ -221,6 +221,9 @@ void lifecycle_unkeep(struct lifecycle *l, const char *id);
 /* Does it pause when its time is over, and does traffic wake it then? */
 bool sandbox_pauses_itself(const struct sandbox *sb);
 bool sandbox_wakes_itself(const struct sandbox *sb);
+/* Can it be started again, as far as its row goes? `starts_anew`: without what its processes have. SAVED_STATE says what
+ * is damaged. */
+int sandbox_check_row(const struct sandbox *sb, bool starts_anew, struct abx_err *err);
 /* Walks all, oldest first: NULL begins; NULL at the end. */
 struct sandbox *lifecycle_next(const struct lifecycle *l, const struct sandbox *sb);
 /* First one with a number above `number`, NULL at the end. */

@@ -90,7 +90,8 @@ void act_drain(struct sandbox *sb, const struct change *c)
     (void)c;
     if (!sb->operation->request.must_be_healthy)
         lifecycle_stages_begin(sb); /* without what was no check */
-    sb->keeps_memory = !sb->operation->request.drops_memory;
+    /* Without its memory it could not be resumed any more. */
+    sb->keeps_memory = !sb->operation->request.drops_memory || sb->has_lost_envs;
     sb->end_before_ms = sb->end_ms;
     lifecycle_hold(sb, "pause.drain");
 }

@@ -79,11 +79,7 @@ static int check_row(const struct sandbox *sb, struct abx_err *err)
 {
     bool starts_anew = !sb->keeps_memory || sb->operation->request.drops_memory;
 
-    if (sb->damage[0])
-        return err_set(err, ABX_DATA_LOSS, "%s", sb->damage);
-    return starts_anew && sb->has_lost_envs
-               ? err_set(err, ABX_DATA_LOSS, "in the database its envs are damaged")
-               : 0;
+    return sandbox_check_row(sb, starts_anew, err);
 }
 
 void act_wake(struct sandbox *sb, const struct change *c)

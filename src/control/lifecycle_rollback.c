@@ -105,8 +105,10 @@ static int fetch(struct sandbox *sb, struct abx_err *err)
 {
     struct driver *d;
     struct call *call;
-    int r;
+    int r = sandbox_check_row(sb, true, err);
 
+    if (r < 0)
+        return r;
     /* The request may have waited for its turn, and the snapshot been deleted meanwhile. */
     if (!lifecycle_is_kept(sb->lifecycle, sb->rollback_to))
         return err_set(err, ABX_NOT_FOUND, "snapshot '%s' not found", sb->rollback_to);
@@ -319,7 +321,7 @@ void act_restart(struct sandbox *sb, const struct change *c)
     (void)uv_timer_stop(&sb->timer);
     if (sb->t_restart_ns == 0)
         sb->t_restart_ns = time_mono_ns();
-    if (lifecycle_start(sb, &err) < 0)
+    if (sandbox_check_row(sb, true, &err) < 0 || lifecycle_start(sb, &err) < 0)
         lifecycle_fire(sb, lifecycle_outcome(sb, &err), &(struct change){ .failure = &err });
 }
 

@@ -328,6 +328,15 @@ static void note_damage(struct sandbox *sb, const char *what)
         (void)snprintf(sb->damage, sizeof sb->damage, "in the database its %s is damaged", what);
 }
 
+int sandbox_check_row(const struct sandbox *sb, bool starts_anew, struct abx_err *err)
+{
+    if (sb->damage[0])
+        return err_reason(err, ABX_REASON_SAVED_STATE, "%s", sb->damage);
+    return starts_anew && sb->has_lost_envs
+               ? err_reason(err, ABX_REASON_SAVED_STATE, "in the database its envs are damaged")
+               : 0;
+}
+
 /* Clients are told of it as JSON. */
 static void copy_or_note(struct sandbox *sb, char *to, size_t size, const char *from,
                          const char *what)

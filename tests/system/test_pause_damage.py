@@ -372,6 +372,11 @@ def test_other_columns(service):
     assert "its envs are damaged" in post(service, full[0], "resume", {"timeout": 60, "memory": False}, 410)["message"]
     for box in (*full, files[2]):
         comes_back(service, box)
+    # Nothing starts without the environment that it had: no fork, no sandbox whose memory was dropped.
+    assert "its envs are damaged" in post(service, full[0], "fork", {"count": 1}, 410)["message"]
+    post(service, full[0], "pause", {"memory": False})
+    assert detail(service, full[0])["pauseMode"] == "full"
+    comes_back(service, full[0])
     says_why_not(service, files[0], "in the database its envs are damaged")
     says_why_not(service, files[1], "template '000")
     end(service, *full, *files)

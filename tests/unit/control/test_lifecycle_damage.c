@@ -142,6 +142,65 @@ static void what_runs_goes_on_with_a_damaged_row(void **state)
     assert_true(json_is_false(json_object_get(find(id)->config, "allowInternetAccess")));
 }
 
+/* What starts anew takes its environment from the row. */
+static void without_its_environment_nothing_starts(void **state)
+{
+    static const enum sandbox_state from[] = { SANDBOX_RUNNING, SANDBOX_PAUSED };
+    char id[SANDBOX_ID_SIZE];
+    const char *ids[] = { id };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(from); i++) {
+        struct answer a = { 0 };
+
+        reach(from[i], &a, id);
+        damage("envs = '{'");
+        w.fake.state = from[i] == SANDBOX_PAUSED ? DRIVER_FROZEN : DRIVER_RUNS;
+        lifecycle_driver_up(w.lifecycle);
+        end_list(ids, 1, false);
+        request_rollback(id, &reached);
+        assert_int_equal(reached.http, 410);
+        assert_non_null(strstr(reached.text, "its envs are damaged"));
+        assert_int_equal(w.fake.n_clones, 0);
+        assert_int_equal(state_of(id), from[i]);
+        assert_int_equal(teardown(NULL), 0);
+        assert_int_equal(setup(NULL), 0);
+    }
+}
+
+static void a_pause_keeps_an_environment_that_only_memory_has(void **state)
+{
+    struct answer a = { 0 };
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_RUNNING, &a, id);
+    damage("envs = '{'");
+    request(id, EV_PAUSE, true, &reached);
+    assert_true(end_change(NULL));
+    assert_true(run_until(is_requested, &reached));
+    assert_int_equal(reached.status, 204);
+    assert_true(is_paused(id));
+    assert_true(find(id)->keeps_memory);
+    assert_int_equal(w.fake.n_stops, 0);
+}
+
+static void a_rollback_that_goes_on_does_not_start_without_it(void **state)
+{
+    struct answer a = { 0 };
+    char id[SANDBOX_ID_SIZE];
+    const char *ids[] = { id };
+
+    (void)state;
+    reach(SANDBOX_RESTARTING, &a, id);
+    damage("envs = '{'");
+    w.fake.state = DRIVER_STOPPED;
+    lifecycle_driver_up(w.lifecycle);
+    end_list(ids, 1, false);
+    go_to(id, SANDBOX_PAUSED);
+    assert_int_equal(w.fake.n_creates, 0);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -149,6 +208,9 @@ int main(void)
         TEST(a_damaged_row_can_be_killed_and_says_what_is_wrong),
         TEST(what_may_have_a_row_is_not_killed),
         TEST(what_runs_goes_on_with_a_damaged_row),
+        TEST(without_its_environment_nothing_starts),
+        TEST(a_pause_keeps_an_environment_that_only_memory_has),
+        TEST(a_rollback_that_goes_on_does_not_start_without_it),
     };
 
     log_set_level(LOG_ERROR);
