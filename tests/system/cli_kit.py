@@ -119,13 +119,4 @@ class Terminal:
         os.close(self.other)
 
 
-def eventually(check, timeout=60):
-    """Asks until it is true: for what is asynchronous on the other side."""
-    deadline = time.monotonic() + timeout
-    while not (result := check()):
-        assert time.monotonic() < deadline, "it did not become true"
-        time.sleep(0.05)
-    return result
-
-
-__all__ = ["Cli", "Terminal", "eventually", "signal"]
+__all__ = ["Cli", "Terminal", "signal"]

@@ -10,8 +10,9 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from pathlib import Path
+
+from waiting import BUSY_S, until
 
 # Field numbers of Frame's bodies, and of the messages that are used here.
 ERROR, HELLO, HELLO_REPLY = 10, 11, 12
@@ -219,7 +220,7 @@ class Engine:
             del self.sandboxes[sandbox]
         self.conns[-1].send(frame(DIED, {1: sandbox, 2: reason}))
 
-    def wait(self, condition, timeout=30):
+    def wait(self, condition, timeout=BUSY_S):
         with self.lock:
             assert self.lock.wait_for(condition, timeout), "the engine was not asked"
 
@@ -268,13 +269,13 @@ class Gateway:
         self.wait(lambda: seq in self.lookups)
         return self.lookups[seq]
 
-    def wait(self, condition, timeout=30):
+    def wait(self, condition, timeout=BUSY_S):
         with self.lock:
             assert self.lock.wait_for(condition, timeout), "the gateway was not told"
 
 
 class UnixHTTP(http.client.HTTPConnection):
-    def __init__(self, path, timeout=20):
+    def __init__(self, path, timeout=BUSY_S):
         super().__init__("127.0.0.1:19500", timeout=timeout)
         self.path = path
 
@@ -342,14 +343,11 @@ class Control:
             self.wait_up()
 
     def wait_up(self):
-        deadline = time.monotonic() + 30
-        while not self.admin({"op": "info"})["engine_up"]:
-            assert time.monotonic() < deadline, "control does not find the engine"
-            time.sleep(0.01)
+        until(lambda: self.admin({"op": "info"})["engine_up"], "that control finds the engine")
 
     def kill(self, signo=signal.SIGKILL):
         self.process.send_signal(signo)
-        return self.process.wait(20)
+        return self.process.wait(BUSY_S)
 
     def restart(self, wait=True):
         self.kill()
@@ -365,7 +363,7 @@ class Control:
 
     def admin(self, request):
         conn = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        conn.settimeout(20)
+        conn.settimeout(BUSY_S)
         conn.connect(str(self.folder / "admin.sock"))
         conn.send(frame(ADMIN, {1: json.dumps(request)}, 7))
         message = Frame(conn.recv(65536))
@@ -399,11 +397,3 @@ class Control:
         answer = self.ask("GET", "/sandboxes")
         assert answer.status == 200
         return [s["sandboxID"] for s in answer.json]
-
-
-def until(condition, timeout=30):
-    """For what no event tells: the state of a database or a process."""
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)

@@ -13,7 +13,6 @@ import socketserver
 import struct
 import subprocess
 import threading
-import time
 
 import ipc_frames as ipc
 

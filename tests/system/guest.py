@@ -6,10 +6,10 @@ import json
 import socket
 import struct
 import subprocess
-import time
 
 import processes
 import sanitizers
+from waiting import until
 
 TOKEN = "0123456789abcdef" * 4
 ACCOUNTS = {
@@ -279,14 +279,3 @@ class Guest:
 
 
 FILESYSTEM = {"Stat", "MakeDir", "Move", "ListDir", "Remove", "WatchDir", "CreateWatcher", "GetWatcherEvents", "RemoveWatcher"}
-
-
-def until(condition, timeout=20.0, step=0.01):
-    """Waits for an event that only polling can show."""
-    end = time.monotonic() + timeout
-    while True:
-        value = condition()
-        if value:
-            return value
-        assert time.monotonic() < end, "not in time"
-        time.sleep(step)

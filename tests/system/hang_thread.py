@@ -6,6 +6,8 @@ import os
 import time
 from pathlib import Path
 
+from waiting import BUSY_S
+
 NAMES = ("r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp ss fs_base gs_base ds es fs gs").split()
 
 
@@ -41,7 +43,7 @@ def hang_thread(pid, name):
     assert os.uname().machine == "x86_64"
     tid, registers = thread_of(pid, name), Registers()
     ptrace(SEIZE, tid)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + BUSY_S
     while True:
         ptrace(INTERRUPT, tid)
         os.waitpid(tid, WALL)

@@ -8,6 +8,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 BUILD = Path(os.environ.get("ABX_BUILD") or Path(__file__).resolve().parents[2] / "build")
 TOOL = BUILD / "tests/tools/limits_tool"
@@ -64,17 +65,6 @@ def own_groups(instance):
     return found
 
 
-def eventually(what, seconds=20):
-    """Waits for what() to be true."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        value = what()
-        if value:
-            return value
-        time.sleep(0.005)
-    raise AssertionError("did not happen")
-
-
 @pytest.fixture
 def instance():
     return "t" + uuid.uuid4().hex[:8]
@@ -109,7 +99,7 @@ def crowded_group():
     yield group
     (group / "cgroup.kill").write_text("1")
     for path in [*sorted(group.glob("**/"), key=lambda p: -len(p.parts))]:
-        eventually(lambda: "populated 0" in (path / "cgroup.events").read_text())
+        until(lambda: "populated 0" in (path / "cgroup.events").read_text())
         path.rmdir()
 
 

@@ -13,7 +13,8 @@ import ssl
 import struct
 import subprocess
 import threading
-import time
+
+from waiting import until
 
 CLONE_NEWNET = 0x40000000
 HOST, INTERNET = "203.0.113.1", "203.0.113.2"
@@ -33,10 +34,8 @@ class Namespace:
     def __init__(self):
         self.holder = subprocess.Popen(["unshare", "--net", "cat"], stdin=subprocess.PIPE)
         own, path = os.readlink("/proc/self/ns/net"), f"/proc/{self.holder.pid}/ns/net"
-        deadline = time.monotonic() + 20
-        while os.readlink(path) == own:
-            assert time.monotonic() < deadline and self.holder.poll() is None, "no network namespace"
-            time.sleep(0.005)
+        until(lambda: os.readlink(path) != own or self.holder.poll() is not None, "a network namespace")
+        assert self.holder.poll() is None
         self.fd = os.open(path, os.O_RDONLY)
 
     @contextlib.contextmanager

@@ -3,31 +3,16 @@
 import http.client
 import os
 import signal
-import time
 from pathlib import Path
 
 import processes
 from envd import EnvdError
+from waiting import again, until
 
 
-def until(condition, timeout=60):
-    """Waits for a condition and returns what it came to."""
-    deadline = time.monotonic() + timeout
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.05)
-    return value
-
-
-def again(function, timeout=60):
+def through(function):
     """Through gateways and engines that are killed now and then: until it works."""
-    deadline = time.monotonic() + timeout
-    while True:
-        try:
-            return function()
-        except (OSError, http.client.HTTPException, EnvdError):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+    return again(function, (OSError, http.client.HTTPException, EnvdError))
 
 
 def post(service, box, what, body=None, expect=204):

@@ -7,8 +7,9 @@ gone, which is a result and no error.
 import contextlib
 import os
 import signal
-import time
 from pathlib import Path
+
+from waiting import until
 
 GONE = (FileNotFoundError, ProcessLookupError)
 
@@ -79,9 +80,6 @@ def send(pid, signo=signal.SIGKILL):
     return True
 
 
-def wait_gone(pids, seconds=20):
+def wait_gone(pids):
     """Waits until all of them are gone or zombies."""
-    end = time.monotonic() + seconds
-    while left := [pid for pid in pids if alive(pid)]:
-        assert time.monotonic() < end, f"processes that do not end: {left}"
-        time.sleep(0.01)
+    until(lambda: not any(alive(pid) for pid in pids), lambda: f"the end of {[pid for pid in pids if alive(pid)]}")

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import processes
-
+from waiting import BUSY_S, until
 
 PREFIX, OWNER = "abx-test-", "owner-of-test"
 
@@ -42,7 +42,7 @@ def clean_up(build_dir, folder):
             words = (processes.read(pid, "cmdline") or "").split("\0")
             if words[1:2] == ["serve"] and str(folder) in words:
                 processes.send(pid, signal.SIGINT)
-                processes.wait_gone([pid], 90)
+                processes.wait_gone([pid])
         service = Service(build_dir, data_dir=folder)
         service.own_dir = True
         # What a service leaves that was killed is known to its successor.
@@ -73,7 +73,7 @@ class Service:
         self.key = None
         self.log = None
 
-    def start(self, timeout=60):
+    def start(self, timeout=BUSY_S):
         self.log = open(self.data_dir / "serve.log", "ab")
         self.process = subprocess.Popen(
             [self.abx, "serve", "--listen", f"127.0.0.1:{self.port or 0}", "--data-dir", self.data_dir, *self.args],
@@ -113,7 +113,7 @@ class Service:
         """The variables that an E2B client needs."""
         return {"E2B_API_KEY": self.key, "E2B_API_URL": self.origin, "E2B_SANDBOX_URL": self.origin}
 
-    def request(self, method, path, body=None, headers=None, timeout=30):
+    def request(self, method, path, body=None, headers=None, timeout=BUSY_S):
         """(status, headers, decoded body) of one request with the admin key."""
         conn = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
@@ -135,7 +135,7 @@ class Service:
     def kill(self, sandbox_id):
         return self.request("DELETE", f"/sandboxes/{sandbox_id}")[0]
 
-    def run_abx(self, *args, timeout=60):
+    def run_abx(self, *args, timeout=BUSY_S):
         """One `abx` command on this service's data dir."""
         return subprocess.run(
             [self.abx, *args, "--data-dir", self.data_dir],
@@ -150,6 +150,10 @@ class Service:
         run = self.run_abx("doctor", "--audit", "--json")
         return json.loads(run.stdout)["findings"] if run.stdout else [run.stderr]
 
+    def until_clean(self):
+        """Waits for an audit without findings: one that looks while something comes or goes may see half of it."""
+        until(lambda: not self.audit(), lambda: f"an audit without findings; there are {self.audit()}")
+
     def roles(self):
         """{name: [pid]} of the running roles."""
         found = {}
@@ -162,7 +166,7 @@ class Service:
                 found.setdefault(name, []).append(pid)
         return found
 
-    def stop(self, sig=signal.SIGINT, timeout=90):
+    def stop(self, sig=signal.SIGINT, timeout=BUSY_S):
         if self.process and self.process.poll() is None:
             self.process.send_signal(sig)
             try:

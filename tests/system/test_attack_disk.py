@@ -2,18 +2,11 @@
 works again without a restart."""
 
 import subprocess
-import time
 
 import pytest
 from envd import Envd, EnvdError
 from service import Service
-
-
-def eventually(what, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.1)
+from waiting import until
 
 
 @pytest.fixture
@@ -29,7 +22,7 @@ def service(build_dir, base_template, tmp_path):
         s.stop()
         s.remove()
         # The loop device lets go of its file a moment later.
-        eventually(lambda: subprocess.run(["umount", data_dir], stderr=subprocess.DEVNULL, check=False).returncode == 0)
+        until(lambda: subprocess.run(["umount", data_dir], stderr=subprocess.DEVNULL, check=False).returncode == 0)
 
 
 def fill(s):
@@ -74,9 +67,9 @@ def test_full_disk(service):
     filler.unlink()
     assert service.kill(boxes[2]["sandboxID"]) == 204
     # Perhaps the kernel made the pool read-only; without sandboxes it is mounted anew.
-    eventually(lambda: (r := service.request("POST", "/v2/sandboxes", {"templateID": "base"}))[0] == 201 and service.kill(r[2]["sandboxID"]), 30)
+    until(lambda: (r := service.request("POST", "/v2/sandboxes", {"templateID": "base"}))[0] == 201 and service.kill(r[2]["sandboxID"]))
     for _ in range(3):
         box = service.create(timeout=60)
         assert Envd(service, box, user="root").sh("echo ok > /f; cat /f") == "ok\n"
         assert service.kill(box["sandboxID"]) == 204
-    assert service.audit() == []
+    service.until_clean()

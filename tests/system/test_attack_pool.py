@@ -10,6 +10,7 @@ import processes
 import pytest
 from envd import Envd
 from service import Service
+from waiting import BUSY_S, until
 
 
 @pytest.fixture
@@ -28,25 +29,14 @@ def remount(s, how):
     pool = s.data_dir / "pool/fs"
     if not os.path.ismount(pool):
         return how == "rw"
-    deadline = time.monotonic() + 30
-    while subprocess.run(["mount", "-o", f"remount,{how}", pool], stderr=subprocess.DEVNULL, check=False).returncode != 0:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    return True
+    run = lambda: subprocess.run(["mount", "-o", f"remount,{how}", pool], stderr=subprocess.DEVNULL, check=False, timeout=BUSY_S)
+    return until(lambda: run().returncode == 0, f"a remount {how}")
 
 
 def guests(s):
     """Processes in cgroups of this instance's sandboxes."""
     instance = next(w for w in (s.data_dir / "format").read_text().split() if len(w) == 12)
     return [pid for pid in processes.named("abx-guest") if instance in (processes.read(pid, "cgroup") or "")]
-
-
-def eventually(what, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not (result := what()):
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.05)
-    return result
 
 
 def kill_engine(s):
@@ -60,7 +50,7 @@ def test_kill_wins_over_a_read_only_pool(service):
     assert len(guests(service)) == 4
 
     kill_engine(service)  # its successor has nothing to make sandboxes in, and adopts those that run
-    assert eventually(lambda: service.kill(boxes[1]["sandboxID"]), 30) == 204
+    assert until(lambda: service.kill(boxes[1]["sandboxID"])) == 204
     assert len(guests(service)) == 2
     assert Envd(service, boxes[2], user="root").sh("echo ok") == "ok\n"
     status, _, made = service.request("POST", "/v2/sandboxes", {"templateID": "base"})
@@ -69,10 +59,10 @@ def test_kill_wins_over_a_read_only_pool(service):
 
     # As soon as it can be written, everything goes on without a restart, and nothing stays behind.
     assert remount(service, "rw")
-    box = eventually(lambda: (r := service.request("POST", "/v2/sandboxes", {"templateID": "base"}))[0] == 201 and r[2])
+    box = until(lambda: (r := service.request("POST", "/v2/sandboxes", {"templateID": "base"}))[0] == 201 and r[2])
     assert service.kill(box["sandboxID"]) == 204
-    eventually(lambda: not [f for f in service.audit() if "upper" in f])
-    eventually(lambda: not list((service.data_dir / "pool/fs/trash").iterdir()))
+    until(lambda: not [f for f in service.audit() if "upper" in f])
+    until(lambda: not list((service.data_dir / "pool/fs/trash").iterdir()))
 
 
 def test_sigint_wins_over_a_read_only_pool_and_a_dead_engine(service):
@@ -84,7 +74,7 @@ def test_sigint_wins_over_a_read_only_pool_and_a_dead_engine(service):
     service.stop()
     assert guests(service) == []
     service.start()
-    assert service.audit() == []
+    service.until_clean()
 
 
 @pytest.mark.parametrize("delay", [0, 0.01, 0.05, 0.1])
@@ -112,7 +102,7 @@ def test_a_lost_database(service):
     database.unlink()
     service.start()
     assert service.request("GET", f"/sandboxes/{box['sandboxID']}")[0] == 404
-    eventually(lambda: not guests(service))
+    until(lambda: not guests(service))
     box = service.create(timeout=600)
     assert service.kill(box["sandboxID"]) == 204
     service.stop()
@@ -136,6 +126,6 @@ def test_a_full_pool_lets_go(build_dir, base_template, n_files):
         assert status[-1] == 507
         assert set(status) <= {201, 507}
         assert s.kill(box["sandboxID"]) == 204
-        eventually(lambda: s.request("POST", "/v2/sandboxes", {"templateID": "base"})[0] == 201, 10)
-        eventually(lambda: not list((s.data_dir / "pool/fs").glob("*/*/u/big")))
+        until(lambda: s.request("POST", "/v2/sandboxes", {"templateID": "base"})[0] == 201)
+        until(lambda: not list((s.data_dir / "pool/fs").glob("*/*/u/big")))
         assert Envd(s, other, user="root").sh("ls /f | wc -l") == f"{n_files}\n"

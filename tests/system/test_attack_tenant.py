@@ -6,6 +6,7 @@ import time
 import pytest
 from envd import Envd, EnvdError
 from service import Service
+from waiting import again
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +30,8 @@ def attack(root, command):
         pass
 
 
-def comes_back(root, seconds=10):
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            return root.sh("echo ok", timeout=2) == "ok\n"
-        except (EnvdError, OSError, http.client.HTTPException):
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+def comes_back(root):
+    return again(lambda: root.sh("echo ok", timeout=2), (EnvdError, OSError, http.client.HTTPException)) == "ok\n"
 
 
 @pytest.mark.parametrize(
@@ -120,4 +115,4 @@ def test_cgroups_of_its_own_do_not_keep_it(service):
     begin = time.monotonic()
     assert service.kill(box["sandboxID"]) == 204
     assert time.monotonic() - begin < 20
-    assert service.audit() == []
+    service.until_clean()

@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from limits import HOG, INTO_GROUP, MIB, TOOL, UID, Tool, ToolError, crowded_group, eventually, instance, own_groups  # noqa: F401
+from limits import HOG, INTO_GROUP, MIB, TOOL, UID, Tool, ToolError, crowded_group, instance, own_groups  # noqa: F401
+from waiting import until
 
 SPIN = "while True: pass"
 FORKS = """
@@ -71,7 +72,7 @@ def test_a_sandbox_over_its_memory_is_killed_and_its_neighbour_is_not(tool):
     tool("create", "big", 0, 64, 0, UID)
     tool("create", "small", 0, 64, 0, UID)
     fine = tool.python("small", "user", HOG % 20)
-    eventually(lambda: tool.usage("small")["memory"] > 20 * MIB)
+    until(lambda: tool.usage("small")["memory"] > 20 * MIB)
     hog = tool.python("big", "user", HOG % 200)
     assert tool("wait", hog, 20000) == "137"
     assert tool.usage("big")["oom_kills"] == 1
@@ -84,7 +85,7 @@ def test_a_raised_memory_limit_lets_it_go_on(tool):
     tool("create", "a", 0, 64, 0, UID)
     tool("limits", "a", 0, 300, 0)
     pid = tool.python("a", "user", HOG % 120)
-    eventually(lambda: tool.usage("a")["memory"] > 120 * MIB)
+    until(lambda: tool.usage("a")["memory"] > 120 * MIB)
     tool("limits", "a", 0, 200, 0)
     with pytest.raises(ToolError, match="still runs"):
         tool("wait", pid, 0)
@@ -96,11 +97,11 @@ def test_user_code_at_its_limit_leaves_the_guest_room(tool):
     tool("create", "a", 0, 100, 0, UID)
     daemon = tool.python("a", "guest", HOG % 20)
     user = tool.python("a", "user", HOG % 90)
-    eventually(lambda: tool.usage("a")["memory"] > 110 * MIB)
+    until(lambda: tool.usage("a")["memory"] > 110 * MIB)
     assert tool.usage("a")["oom_kills"] == 0
     hog = tool.python("a", "user", HOG % 30)
     # The kernel may take both, when the second one faults while the first is still ending.
-    ended = eventually(lambda: [p for p in (user, hog) if stat(p)[0] == "Z"])
+    ended = until(lambda: [p for p in (user, hog) if stat(p)[0] == "Z"])
     assert {tool("wait", pid, 10000) for pid in ended} == {"137"}
     with pytest.raises(ToolError, match="still runs"):
         tool("wait", daemon, 0)
@@ -109,7 +110,7 @@ def test_user_code_at_its_limit_leaves_the_guest_room(tool):
 def test_guest_and_user_together_are_bounded(tool):
     tool("create", "a", 0, 100, 0, UID)
     pids = [tool.python("a", "guest", HOG % 120), tool.python("a", "user", HOG % 90)]
-    ended = eventually(lambda: [p for p in pids if stat(p)[0] == "Z"])
+    ended = until(lambda: [p for p in pids if stat(p)[0] == "Z"])
     assert {tool("wait", pid, 10000) for pid in ended} == {"137"}
 
 
@@ -128,20 +129,20 @@ def test_processor_time_is_limited_in_user_and_the_guest_has_its_own(tool):
     time.sleep(1.5)
     used = [cpu_seconds(pid) - b for pid, b in zip((*users, guest), before)]
     assert sum(used[:3]) / (time.monotonic() - start) < 1.15, "one processor at most"
-    eventually(lambda: cpu_seconds(guest) - before[3] > 0.1)  # it answers while user is throttled
+    until(lambda: cpu_seconds(guest) - before[3] > 0.1)  # it answers while user is throttled
     tool("limits", "a", 0, 0, 0)
 
 
 def test_frozen_processes_stand_still_and_go_on(tool):
     tool("create", "a", 0, 0, 0, UID)
     pid = tool.python("a", "user", SPIN)
-    eventually(lambda: tool.usage("a")["cpu_us"] > 20000)
+    until(lambda: tool.usage("a")["cpu_us"] > 20000)
     tool("freeze", "a", 1, 2000)
     before = tool.usage("a")["cpu_us"]
     time.sleep(0.3)
     assert tool.usage("a")["cpu_us"] - before < 5000
     tool("freeze", "a", 0, 2000)
-    eventually(lambda: tool.usage("a")["cpu_us"] - before > 20000)
+    until(lambda: tool.usage("a")["cpu_us"] - before > 20000)
     with pytest.raises(ToolError, match="still runs"):
         tool("wait", pid, 0)
 
@@ -150,12 +151,12 @@ def test_frozen_processes_stand_still_and_go_on(tool):
 def test_kill_ends_everything_whatever_it_does(tool, frozen):
     tool("create", "a", 0, 0, 0, UID)
     pid = tool.python("a", "user", ESCAPE)
-    eventually(lambda: tool.usage("a")["processes"] >= 6)
+    until(lambda: tool.usage("a")["processes"] >= 6)
     if frozen:
         tool("freeze", "a", 1, 2000)
     tool("kill", "a", 5000)
     assert tool("wait", pid, 1000) == "137"
-    eventually(lambda: tool.usage("a")["processes"] == 0)  # the dead count until someone reaps them
+    until(lambda: tool.usage("a")["processes"] == 0)  # the dead count until someone reaps them
     tool("remove", "a")
     assert tool("each") == ""
     tool("remove", "a")

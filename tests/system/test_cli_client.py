@@ -11,9 +11,10 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
-from cli_kit import Cli, eventually
+from cli_kit import Cli
 from fake_envd import FakeEnvd
 from service import Service
+from waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -458,12 +459,12 @@ def test_a_secret_that_is_not_typed_to_its_end(bare, signo):
     """The terminal echoes again."""
     with bare.terminal("config", "set", "sandbox_api_key") as t:
         t.expect(b"sandbox_api_key: ")
-        eventually(lambda: not t.is_restored())
+        until(lambda: not t.is_restored())
         t.process.send_signal(signo)
         assert t.wait() == -signo and t.is_restored()
     with bare.terminal("config", "set", "sandbox_api_key") as t:
         t.expect(b"sandbox_api_key: ")
-        eventually(lambda: not t.is_restored())
+        until(lambda: not t.is_restored())
         t.type(b"e2b_secret\n")
         assert t.wait() == 0 and t.is_restored() and b"secret" not in t.output
     assert "e2b_secret" in (bare.home / ".abx/.env").read_text()
@@ -478,7 +479,7 @@ def test_interrupted_create_leaves_nothing(cli):
         assert status in (130, -signal.SIGINT, 0)
         if status == 0:  # it was faster
             cli.run("kill", *out, status=0)
-    eventually(lambda: cli.json("ls", "-m", "mark=interrupted") == [])
+    until(lambda: cli.json("ls", "-m", "mark=interrupted") == [])
 
 
 def test_output_that_cannot_be_written(cli):

@@ -9,9 +9,10 @@ import subprocess
 import urllib.parse
 
 import pytest
-from cli_kit import Cli, eventually
+from cli_kit import Cli
 from fake_envd import FakeEnvd
 from service import Service
+from waiting import until
 
 NAMES = ["plain", "new\nline", "ünï ☃", "-dash", "--json", "quo'te\"s", "per%41cent", "a:b", " ", "back\\slash", "?q&x=1#f", "\x1b[31m"]
 
@@ -177,7 +178,7 @@ def test_an_interrupted_download_leaves_nothing(cli, box, tmp_path):
     (tmp_path / "to/x").write_text("old")
     cli.run("exec", box, "mkfifo /tmp/slow 2>/dev/null; truncate -s 20G /tmp/huge", status=0)
     process = cli.popen("cp", f"{box}:/tmp/huge", f"{tmp_path}/to/x")
-    eventually(lambda: any(p.stat().st_size > 1000000 for p in (tmp_path / "to").glob(".abx-*")))
+    until(lambda: any(p.stat().st_size > 1000000 for p in (tmp_path / "to").glob(".abx-*")))
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
     process.communicate()
@@ -213,11 +214,11 @@ def test_an_interrupted_upload_leaves_nothing(cli, box):
     process = cli.popen("cp", "-", f"{box}:/tmp/up/x", stdin=subprocess.PIPE)
     process.stdin.write(b"part" * 100000)
     process.stdin.flush()
-    eventually(lambda: ".abx-" in cli.text("exec", box, "ls -A /tmp/up"))
+    until(lambda: ".abx-" in cli.text("exec", box, "ls -A /tmp/up"))
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 143
     process.communicate()
-    eventually(lambda: cli.text("exec", box, "ls -A /tmp/up") == "x")
+    until(lambda: cli.text("exec", box, "ls -A /tmp/up") == "x")
     assert cli.text("exec", box, "cat /tmp/up/x") == "old"
 
 

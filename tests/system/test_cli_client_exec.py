@@ -10,8 +10,9 @@ import threading
 
 import pytest
 import sanitizers
-from cli_kit import Cli, eventually
+from cli_kit import Cli
 from service import Service
+from waiting import until
 
 SIZE = 100_000_000
 
@@ -103,7 +104,7 @@ def test_a_slow_reader_makes_the_sandbox_wait(cli, box):
         return len(seen) > 4 and seen[-1] == seen[-4] != ""
 
     try:
-        eventually(stands_still)  # well before the daemon cuts off one that reads nothing for 30 s
+        until(stands_still)  # well before the daemon cuts off one that reads nothing for 30 s
         assert int(seen[-1]) < 300
         assert len(process.stdout.read()) == 400 * 100000
         assert process.wait(60) == 0
@@ -140,7 +141,7 @@ def test_a_command_that_cannot_start(cli, box):
 def test_a_time_limit_is_status_5(cli, box):
     status, _, err = cli.run("exec", box, "--timeout", "1", "sleep 77771")
     assert status == 5 and b"time" in err
-    eventually(lambda: not running(cli, box, "77771"))
+    until(lambda: not running(cli, box, "77771"))
 
 
 def test_json(cli, box):
@@ -162,11 +163,11 @@ def test_detach_prints_the_pid(cli, box):
 def test_a_signal_ends_the_command(cli, box, signo):
     mark = str(88800 + signo)
     process = cli.popen("exec", box, "--", "sleep", mark)
-    eventually(lambda: running(cli, box, mark))
+    until(lambda: running(cli, box, mark))
     process.send_signal(signo)
     assert process.wait(60) == 128 + signo
     process.communicate()
-    eventually(lambda: not running(cli, box, mark))
+    until(lambda: not running(cli, box, mark))
 
 
 def test_a_command_that_handles_it_says_its_own_status(cli, box):
@@ -183,7 +184,7 @@ def test_one_that_ignores_it_is_killed(cli, box):
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
     process.communicate()
-    eventually(lambda: not running(cli, box, "sleep 0.15"))
+    until(lambda: not running(cli, box, "sleep 0.15"))
 
 
 def test_a_second_interrupt_gives_up(cli, box):
@@ -191,7 +192,7 @@ def test_a_second_interrupt_gives_up(cli, box):
     process = cli.popen("exec", box, "trap '' TERM; echo up; sleep 88817")
     assert process.stdout.readline() == b"up\n"
     process.send_signal(signal.SIGINT)
-    eventually(lambda: process.poll() is not None or process.send_signal(signal.SIGINT))
+    until(lambda: process.poll() is not None or process.send_signal(signal.SIGINT))
     assert process.returncode == 130
     process.communicate()
     cli.run("exec", "-u", "root", box, "pkill -9 -f 'sleep 8881[7]'")
@@ -203,7 +204,7 @@ def test_no_reader_ends_the_command(cli, box):
     process.stdout.close()
     assert process.wait(60) == 128 + signal.SIGPIPE
     process.stderr.close()
-    eventually(lambda: not running(cli, box, "yes 88818"))
+    until(lambda: not running(cli, box, "yes 88818"))
 
 
 def test_a_full_disk_under_the_output_is_said(cli, box):
@@ -212,7 +213,7 @@ def test_a_full_disk_under_the_output_is_said(cli, box):
         assert process.wait(60) == 1
     assert b"No space left" in process.stderr.read()
     process.stderr.close()
-    eventually(lambda: not running(cli, box, "yes 88819"))
+    until(lambda: not running(cli, box, "yes 88819"))
 
 
 def test_a_sandbox_that_dies_ends_it(cli):
@@ -264,7 +265,7 @@ def test_run_renews_the_time_of_its_sandbox(cli):
     try:
         assert process.stdout.readline() == b"up\n"
         (first,) = cli.json("ls", "-m", "mark=r")
-        eventually(lambda: cli.json("ls", "-m", "mark=r")[0]["endAt"] > first["endAt"], 200)
+        until(lambda: cli.json("ls", "-m", "mark=r")[0]["endAt"] > first["endAt"], timeout=200)
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 143
@@ -284,7 +285,7 @@ def test_run_interrupted_during_create_leaves_nothing(cli):
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) in (143, -15)
         process.communicate()
-    eventually(lambda: only(cli, "c") == [])
+    until(lambda: only(cli, "c") == [])
 
 
 def test_run_keeps_when_asked(cli):

@@ -8,6 +8,7 @@ import time
 import pytest
 from client_kit import Box, Error, Library, collect
 from service import Service
+from waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -100,10 +101,7 @@ def test_a_timeout_kills_the_command(box):
     call = box.client.call("abx_command_run", box.sandbox, "echo before; sleep 77.25", box.opts("abx_command_opts", {"timeout_ms": 500}))
     error_of(call.wait)
     assert call.command().stdout == b"before\n" and not call.command().is_ended
-    deadline = time.monotonic() + 20
-    while box.run("pgrep -f 'sleep 77[.]25'").exit_code == 0:
-        assert time.monotonic() < deadline, "it still runs"
-        time.sleep(0.1)
+    until(lambda: box.run("pgrep -f 'sleep 77[.]25'").exit_code != 0, "the end of the command")
 
 
 def test_no_timeout(box):
@@ -228,7 +226,7 @@ def test_a_terminal_over_a_websocket(box):
     def send(text):
         assert box.abx.c.abx_websocket_send(call.handle, text, len(text), 1, None) == 0
 
-    def until(text):
+    def read_until(text):
         seen = b""
         while text not in seen:
             event = call.next()
@@ -236,10 +234,10 @@ def test_a_terminal_over_a_websocket(box):
             seen += ctypes.string_at(event.data, event.size)
 
     send(b"echo \"<$(stty size)|$(id -un)|$PWD>\"\n")
-    until(b"<19 91|root|/home/user>")  # the template's folder, whoever asks
+    read_until(b"<19 91|root|/home/user>")  # the template's folder, whoever asks
     assert box.abx.c.abx_terminal_resize(call.handle, 132, 50, None) == 0
     send(b"echo \"<$(stty size)>\"; exit 5\n")
-    until(b"<50 132>")
+    read_until(b"<50 132>")
     while kinds[(event := call.next()).kind] == "DATA":
         pass
     assert (kinds[event.kind], event.exit_code, event.text) == ("END", 1000, b"exit status 5")

@@ -14,6 +14,7 @@ import pytest
 from conftest import ROOT
 from libabx import Error, Library
 from service import Service
+from waiting import until
 
 SANDBOX = {"sandboxID": "i1", "templateID": "base", "clientID": "c", "envdVersion": "0.6.13"}
 LISTED = {
@@ -682,10 +683,7 @@ def test_what_the_service_refuses(abx, service, client, real):
 
 def test_time_runs_out(abx, client, real):
     sb = client.run("abx_sandbox_create", real, abx.struct("abx_create_opts", timeout_s=1)).take_sandbox()
-    end = time.monotonic() + 30
-    while client.run("abx_sandbox_is_running", sb, UNSET).bool():
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    until(lambda: not client.run("abx_sandbox_is_running", sb, UNSET).bool(), "the end of its time")
     abx.c.abx_sandbox_unref(sb)
 
 

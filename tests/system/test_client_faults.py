@@ -11,6 +11,7 @@ import fake_envd as fake
 import pytest
 from client_kit import Box, Error, Library, Source, collect
 from fake_envd import DONE, END, GONE, START, envelope, output
+from waiting import until
 
 PROTOCOL = ("INTERNAL", "PROTOCOL")
 CUT = ("UNAVAILABLE", "DISCONNECTED")
@@ -658,7 +659,4 @@ def test_no_descriptor_is_left(abx, server):
             running.cancel()
             client.call("abx_command_run", b.sandbox, "x", None)  # runs when the client is freed
             b.close()
-    deadline = time.monotonic() + 10
-    while count() > before:  # the fake's side of the connections closes a moment later
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: count() <= before, lambda: f"{before} descriptors, has {count()}")  # the fake's side closes a moment later

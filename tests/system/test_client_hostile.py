@@ -15,6 +15,7 @@ import hostile_guest
 import pytest
 from client_kit import Box, Error, Library
 from fake_envd import END, START, output
+from waiting import until
 
 INT64_MAX = 2**63 - 1
 LONGEST_MS = 9_999_999_999  # what Connect-Timeout-Ms can say
@@ -257,9 +258,7 @@ def test_a_source_may_end_its_call(abx, client, config, box, server, place, way)
     handle = call.handle
     if way == "abx_call_free":
         call.handle = None
-        end_at = time.monotonic() + 10
-        while not told and time.monotonic() < end_at:
-            abx.c.abx_client_wait(client.handle, 100)
+        until(lambda: told or abx.c.abx_client_wait(client.handle, 100) and told, "the callback", step=0)
         for _ in range(5):
             abx.c.abx_client_process(client.handle)
     else:

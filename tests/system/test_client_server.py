@@ -6,13 +6,13 @@ import json
 import socket
 import subprocess
 import threading
-import time
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 import libabx
+from waiting import BUSY_S, until
 
 TOKEN = "t0ken-of-the-server"
 
@@ -41,17 +41,18 @@ def published(tools_dir, tmp_path_factory):
         stdout=(folder / "log").open("wb"),
         stderr=subprocess.STDOUT,
     )
-    deadline = time.monotonic() + 60
-    while True:
+
+    def is_up():
+        assert server.poll() is None, (folder / "log").read_text()
         try:
-            urllib.request.urlopen(f"http://127.0.0.1:{http}/health", timeout=5).read()
-            break
+            return urllib.request.urlopen(f"http://127.0.0.1:{http}/health", timeout=BUSY_S).read() is not None
         except OSError:
-            assert server.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()
-            time.sleep(0.1)
+            return False
+
+    until(is_up, lambda: f"the server: {(folder / 'log').read_text()}")
     yield {"base_url": f"http://127.0.0.1:{http}", "pty_url": f"ws://127.0.0.1:{pty}", "folder": folder}
     server.terminate()
-    assert server.wait(20) is not None
+    assert server.wait(BUSY_S) is not None
 
 
 class User:

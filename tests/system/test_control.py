@@ -12,7 +12,8 @@ import threading
 import time
 
 import pytest
-from control_harness import LOG, RUNNING, frame, Answer, Control, text, until
+from control_harness import LOG, RUNNING, frame, Answer, Control, text
+from waiting import until
 
 UNKNOWN = "Sandbox \"%s\" doesn't exist or you don't have access to it"
 
@@ -249,7 +250,7 @@ def test_logs_and_keys_of_all_are_limited(build_dir, tmp_path):
 
     try:
         ids = [c.create(201, {"Idempotency-Key": f"key-{i}"})["sandboxID"] for i in range(30)]
-        until(lambda: len(lines()) <= 20, 30)
+        until(lambda: len(lines()) <= 20)
         assert len(lines()) > 10  # those of one moment go together
         assert c.ask("GET", f"/v2/sandboxes/{ids[0]}/logs").json["logs"] == []
         assert len(c.ask("GET", f"/v2/sandboxes/{ids[29]}/logs").json["logs"]) == 1

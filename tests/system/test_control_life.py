@@ -1,7 +1,8 @@
 """The life of a sandbox as abx-control leads it, with a played engine: events, and requests in order."""
 
 import pytest
-from control_harness import Control, until
+from control_harness import Control
+from waiting import until
 
 
 @pytest.fixture
@@ -61,6 +62,6 @@ def test_a_driver_that_stays_away_is_a_warning(control, tmp_path):
     """Its end alone is none: it is told elsewhere, and part of each stop."""
     control.engine.stop()
     until(lambda: 'info control msg="driver is down"' in (tmp_path / "log").read_text())
-    until(lambda: 'warn control msg="driver does not come back' in (tmp_path / "log").read_text(), 30)
+    until(lambda: 'warn control msg="driver does not come back' in (tmp_path / "log").read_text())
     control.engine.start()
     control.wait_up()

@@ -9,7 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from limits import MIB, Tool, ToolError, data, eventually, instance, mounts_below  # noqa: F401
+from limits import MIB, Tool, ToolError, data, instance, mounts_below  # noqa: F401
+from waiting import until
 
 
 def loops_of(path):
@@ -156,7 +157,7 @@ def test_quota_groups_of_removed_uppers_do_not_stay(disk):
         disk("empty")
         return groups() == 0
 
-    eventually(are_gone, 90)  # the kernel's cleaner comes by every 30 s
+    until(are_gone)  # the kernel's cleaner comes by every 30 s
 
 
 def test_a_killed_engine_leaves_one_mount_that_the_next_one_uses(instance, data):
@@ -172,7 +173,7 @@ def test_a_killed_engine_leaves_one_mount_that_the_next_one_uses(instance, data)
     assert len(loops_of(pool.parent / "disk.img")) == 1
     second("unmount")
     assert mounts_below(data) == []
-    eventually(lambda: loops_of(pool.parent / "disk.img") == [])
+    until(lambda: loops_of(pool.parent / "disk.img") == [])
     second("pool", data / "d", 0)
     assert second("uppers") == "a"
     second("remove-tree")

@@ -33,9 +33,9 @@ from egress_kit import (  # noqa: F401 (fixtures)
     output_of,
     service,
 )
-from guest import until
 from netlab import HOST, HOST6, INTERNET
 from service import Service
+from waiting import until
 
 
 def test_reaches_the_internet_by_address(box):
@@ -68,7 +68,7 @@ def test_reserved_addresses_and_the_host_are_refused_and_told(box):
     answers = box.dial(*(f"{way}=7" for way in ways))
     assert {answer for answer in answers.values()} <= {"ConnectionResetError", "OSError", "BrokenPipeError"}, answers
     for address in filter(None, ways.values()):
-        until(lambda: box.denials("reserved: ", f"{address}" if ":" not in address else f"[{address}]"), 20)
+        until(lambda: box.denials("reserved: ", f"{address}" if ":" not in address else f"[{address}]"))
 
 
 def test_loopback_stays_inside(box):
@@ -98,7 +98,7 @@ def test_udp_is_refused_at_once_and_counted(box):
         "        pass\n"
     )
     counts = re.compile(r'datagrams="(\d+)"')
-    until(lambda: sum(int(counts.search(x)[1]) for x in box.denials('rule="udp"')) == 2, 20)
+    until(lambda: sum(int(counts.search(x)[1]) for x in box.denials('rule="udp"')) == 2)
 
 
 def test_connections_in_the_sandbox_are_not_paced(box):
@@ -141,13 +141,13 @@ def test_kernel_refuses_other_sockets_and_changes(box):
 def test_rules_by_address(service):
     with Box(service, allow_internet_access=False) as box:
         assert box.dial(f"{WEB}=7")[f"{WEB}=7"] == "ConnectionResetError"
-        until(lambda: box.denials("allow_internet_access=false", f"{WEB}:7"), 20)
+        until(lambda: box.denials("allow_internet_access=false", f"{WEB}:7"))
     with Box(service, network={"denyOut": [f"{OTHER}/32"]}) as box:
         assert box.dial(f"{WEB}=7", f"{OTHER}=7") == {
             f"{WEB}=7": f"this is {WEB}",
             f"{OTHER}=7": "ConnectionResetError",
         }
-        until(lambda: box.denials(f"denyOut {OTHER}/32"), 20)
+        until(lambda: box.denials(f"denyOut {OTHER}/32"))
     rules = {"denyOut": ["0.0.0.0/0"], "allowOut": ["198.51.100.8/29"]}
     with Box(service, network=rules) as box:
         answers = box.dial(f"{WEB}=7", f"{OTHER}=7", f"{WEB6}=7", "10.9.9.9=7")
@@ -216,9 +216,9 @@ def test_new_address_of_the_host_is_refused_at_once(lab, box):
             text += "added\n"
     assert text.splitlines() == ["this is 198.51.100.77", "added", "ConnectionResetError"]
     assert box.dial("198.51.100.77=7")["198.51.100.77=7"] == RESET  # as nobody serves there, too: the log says why
-    until(lambda: box.denials("the host's own", "198.51.100.77:7"), 20)
+    until(lambda: box.denials("the host's own", "198.51.100.77:7"))
     lab.host.ip("address", "del", "198.51.100.77/32", "dev", "lo")
-    until(lambda: box.dial("198.51.100.77=7")["198.51.100.77=7"] == "this is 198.51.100.77", 20)
+    until(lambda: box.dial("198.51.100.77=7")["198.51.100.77=7"] == "this is 198.51.100.77")
 
 
 def test_host_is_followed_after_lost_news(lab, service, box):
@@ -246,10 +246,10 @@ def test_host_is_followed_after_lost_news(lab, service, box):
         assert any(lost > 0 for _, lost in told), told
     finally:
         os.kill(pid, signal.SIGCONT)
-    until(lambda: box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}", 20)
+    until(lambda: box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}")
     lab.host.ip("address", "add", "198.51.100.78/32", "dev", "lo")
     try:
-        until(lambda: box.dial(target) and box.denials("the host's own", "198.51.100.78:7"), 20)
+        until(lambda: box.dial(target) and box.denials("the host's own", "198.51.100.78:7"))
     finally:
         lab.host.ip("address", "del", "198.51.100.78/32", "dev", "lo")
     assert service.roles()["abx-egress"] == [pid]
@@ -306,7 +306,7 @@ def test_what_was_sent_before_a_reset_arrives(lab, service, box, way):
         asked.set()
         go.wait(60)
         connection.sendall(b"a" * 40000)
-        until(lambda: unsent(connection) == 0, 30)
+        until(lambda: unsent(connection) == 0)
         connection.close()
         gone.set()
 
@@ -390,23 +390,23 @@ def test_egress_and_engine_may_die(service, box):
     for role in ("abx-egress", "abx-engine", "abx-control"):
         (pid,) = service.roles()[role]
         os.kill(pid, signal.SIGKILL)
-        until(lambda: service.roles().get(role, [pid]) != [pid], 30)
-        until(lambda: box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}", 30)
+        until(lambda: service.roles().get(role, [pid]) != [pid])
+        until(lambda: box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}")
     (pid,) = service.roles()["abx-egress"]
     os.kill(pid, signal.SIGSTOP)
     os.kill(service.process.pid, signal.SIGSTOP)
     os.kill(pid, signal.SIGKILL)
     try:
-        until(lambda: box.dial(f"{WEB}=7")[f"{WEB}=7"] == "ConnectionRefusedError", 30)
+        until(lambda: box.dial(f"{WEB}=7")[f"{WEB}=7"] == "ConnectionRefusedError")
     finally:
         os.kill(service.process.pid, signal.SIGCONT)
-    until(lambda: box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}", 30)
+    until(lambda: box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}")
 
 
 def test_kill_leaves_nothing(service):
     with Box(service) as box:
         assert box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}"
-    assert service.audit() == []
+    service.until_clean()
 
 
 def test_sandboxes_of_a_restarted_service_reach_the_same(lab, build_dir, base_template):
@@ -419,9 +419,9 @@ def test_sandboxes_of_a_restarted_service_reach_the_same(lab, build_dir, base_te
             assert box.dial(f"{WEB}=7", f"{OTHER}=7") == {f"{WEB}=7": f"this is {WEB}", f"{OTHER}=7": RESET}
             service.stop(signal.SIGTERM)
             service.start()
-            until(lambda: box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}", 30)
+            until(lambda: box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}")
         assert service.kill(box.id) == 204
-        assert service.audit() == []
+        service.until_clean()
     finally:
         service.stop()
         service.remove()
@@ -505,7 +505,7 @@ def test_what_egress_did_is_counted_and_outlives_it(service):
         own.python(f"import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('{WEB}', 443))")
         grown = lambda: {k: v - before[k] for k, v in counted(service).items() if v != before[k]}
         # Datagrams are counted once a second. Each name is asked for with A and with AAAA.
-        until(lambda: grown().get("denied datagram") == 1, 20)
+        until(lambda: grown().get("denied datagram") == 1)
         now = grown()
         assert now.pop("dns_questions answered") >= 2 and now.pop("dns_questions refused") >= 1 and now.pop("denied name") >= 1, now
         assert now.pop("bytes in") >= 100000 + len(f"this is {WEB}\n") and now.pop("bytes out") >= 100000, now
@@ -513,10 +513,10 @@ def test_what_egress_did_is_counted_and_outlives_it(service):
         # Totals go on in the successor, what is at present begins anew.
         (pid,) = service.roles()["abx-egress"]
         os.kill(pid, signal.SIGKILL)
-        until(lambda: (now := grown()).get("starts") == 1 and now.get("sandboxes") == 1, 20)
+        until(lambda: (now := grown()).get("starts") == 1 and now.get("sandboxes") == 1)
         now = grown()
         assert "connections" not in now and now["begun_connections"] == 2 and now["bytes out"] >= 100000, now
-    until(lambda: "sandboxes" not in grown(), 20)
+    until(lambda: "sandboxes" not in grown())
 
 
 # Sends and gets back 100,000 bytes, and stays connected.

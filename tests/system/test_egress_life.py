@@ -18,7 +18,6 @@ from egress_kit import (  # noqa: F401 (fixtures)
     service,
     talk,
 )
-from guest import until
 
 ONE, TWO = f"{WEB}=7", f"{OTHER}=7"
 GREETING = {ONE: f"this is {WEB}", TWO: f"this is {OTHER}"}
@@ -27,7 +26,7 @@ GREETING = {ONE: f"this is {WEB}", TWO: f"this is {OTHER}"}
 @pytest.fixture(autouse=True)
 def nothing_is_left(service):  # noqa: F811
     yield
-    until(lambda: service.audit() == [], 60)
+    service.until_clean()
 
 
 def post(service, box, what, body, expect):  # noqa: F811

@@ -28,9 +28,9 @@ from egress_kit import (  # noqa: F401 (fixtures)
     service,
     talk,
 )
-from guest import until
 from netlab import NameServer, dns_addresses, dns_question
 from service import Service
+from waiting import until
 
 
 def test_names_are_resolved(box):
@@ -121,7 +121,7 @@ def test_questions_of_one_sandbox_are_bounded(lab, service, names):
         names.names["quick.example"] = [WEB]
         assert resolve(box, "quick.example") == {"quick.example": [WEB]}
         assert service.kill(greedy.id) == 204
-        until(lambda: sockets() <= 8, 20)
+        until(lambda: sockets() <= 8)
 
 
 def test_bad_questions_are_refused(box):
@@ -152,7 +152,7 @@ def test_only_allowed_names_are_asked_for(service, names):
         answers = [dns_addresses(x) for x in ask(box, "8.8.8.8", *map(dns_question, questions))]
         assert answers == [(0, False, [WEB]), (0, False, [OTHER]), (5, False, []), (5, False, [])]
         assert dns_addresses(ask(box, "tcp", dns_question("secret-in-a-name.evil.example"))[0])[0] == 5
-        until(lambda: box.denials("secret-in-a-name.evil.example", 'to="dns"'), 20)
+        until(lambda: box.denials("secret-in-a-name.evil.example", 'to="dns"'))
     with Box(service, allow_internet_access=False) as box:
         assert dns_addresses(ask(box, "8.8.8.8", dns_question("www.web.example"))[0])[0] == 5
     assert not [name for name, _ in names.asked if "evil" in name]
@@ -187,7 +187,7 @@ def test_hosts_servers_are_followed(lab, build_dir, base_template, names, tmp_pa
     with service, Box(service) as box:
         assert resolve(box, "www.web.example") == {"www.web.example": ["EAI_AGAIN"]}
         conf.write_text(f"search example\nnameserver {NAMES}\n")
-        until(lambda: resolve(box, "www.web.example") == {"www.web.example": [WEB]}, 30)
+        until(lambda: resolve(box, "www.web.example") == {"www.web.example": [WEB]})
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +245,7 @@ def test_everything_else_is_refused(only_web):
     ]
     for way, answer in zip(ways, talk(only_web, *ways)):
         assert answer == RESET, way
-    until(lambda: len(only_web.denials()) + len(only_web.denials("untold")) >= before + 10, 20)
+    until(lambda: len(only_web.denials()) + len(only_web.denials("untold")) >= before + 10)
     assert only_web.denials("no name that is allowed led the sandbox to this address", f"{OTHER}:443")
     assert only_web.denials("evil.example", "no rule allows the name")
 
@@ -307,7 +307,7 @@ def test_a_name_counts_that_came_while_egress_was_busy(service, only_web):
     for _ in range(50):
         before = descriptors()
         program.tell()
-        until(lambda: descriptors() > before, 20)
+        until(lambda: descriptors() > before)
         os.kill(pid, signal.SIGSTOP)
         try:
             is_waiting = descriptors() == before + 1  # else it was let through or was not there any more
@@ -321,7 +321,7 @@ def test_a_name_counts_that_came_while_egress_was_busy(service, only_web):
         if is_waiting:
             break
     assert is_waiting and answer == RESET
-    until(lambda: only_web.denials(f"{WEB}:8443", "evil.example") or only_web.denials("untold"), 20)
+    until(lambda: only_web.denials(f"{WEB}:8443", "evil.example") or only_web.denials("untold"))
 
 
 def test_a_name_counts_only_for_the_address_it_led_to(lab, service, names):
@@ -336,7 +336,7 @@ def test_a_name_counts_only_for_the_address_it_led_to(lab, service, names):
             [OTHER, 80, "http", "a.example"],
         ]
         assert talk(box, *ways) == [f"this is {WEB}", f"this is {OTHER}", RESET, RESET]
-        until(lambda: box.denials("b.example", "told another address"), 20)
+        until(lambda: box.denials("b.example", "told another address"))
 
 
 @pytest.fixture(scope="module")

@@ -22,10 +22,10 @@ from egress_kit import (  # noqa: F401 (fixtures)
     service,
     talk,
 )
-from guest import until
 from netlab import Proxy, dns_question
 from sanitizers import resident_kib
 from service import Service
+from waiting import until
 
 
 def test_new_rules_hold_at_once_for_open_connections_too(service, names):
@@ -55,8 +55,8 @@ def test_new_rules_hold_at_once_for_open_connections_too(service, names):
         for role in ("abx-control", "abx-egress"):
             (pid,) = service.roles()[role]
             os.kill(pid, signal.SIGKILL)
-            until(lambda: service.roles().get(role, [pid]) != [pid], 30)
-            until(lambda: box.dial(one)[one] == f"this is {WEB}", 30)
+            until(lambda: service.roles().get(role, [pid]) != [pid])
+            until(lambda: box.dial(one)[one] == f"this is {WEB}")
             assert box.dial(two)[two] == RESET
         assert box.put_network({"allow_internet_access": False})[0] == 204
         assert set(box.dial(one, two).values()) == {RESET}
@@ -113,7 +113,7 @@ def test_network_after_a_pause(service):
         post("connect", {"timeout": 300}, 201)
         assert box.dial(one, two) == {one: f"this is {WEB}", two: RESET}
         assert service.request("DELETE", f"/templates/{made['snapshotID']}")[0] == 204
-    until(lambda: service.audit() == [], 60)
+    service.until_clean()
 
 
 def test_egress_that_hangs_keeps_no_call_waiting(service):
@@ -127,9 +127,9 @@ def test_egress_that_hangs_keeps_no_call_waiting(service):
             assert service.kill(other.id) == 204
         finally:
             os.kill(pid, signal.SIGCONT)
-        until(lambda: box.dial(f"{WEB}=7")[f"{WEB}=7"] == RESET, 30)
+        until(lambda: box.dial(f"{WEB}=7")[f"{WEB}=7"] == RESET)
         assert box.dial(f"{OTHER}=7")[f"{OTHER}=7"] == f"this is {OTHER}"
-        until(lambda: service.audit() == [], 60)
+        service.until_clean()
 
 
 def test_bad_rules_change_nothing(service, box):
@@ -201,7 +201,7 @@ def test_proxy_of_the_sandbox(service, proxies):
                 "10.9.9.9=7": RESET,
             }
             assert own.asked == [("you:own", f"{WEB}:7"), ("you:own", f"{WEB6}:7"), ("you:own", f"{WEB}:9")]
-            until(lambda: box.denials("refuses the connection"), 20)
+            until(lambda: box.denials("refuses the connection"))
             told = service.request("GET", f"/sandboxes/{box.id}")[2]["network"]["egressProxy"]
             assert told == {"address": address, "username": "you"}
     assert not [x for x in (service.data_dir / "serve.log").read_text().splitlines() if "you" in x and "own" in x]
@@ -220,7 +220,7 @@ def test_proxy_that_does_not_help(service, proxies):
         with Box(service, network={"egressProxy": {"address": address}}) as box:
             assert box.dial(f"{WEB}=7")[f"{WEB}=7"] == RESET, address
             if why:
-                until(lambda: box.denials(why), 20)
+                until(lambda: box.denials(why))
     with Box(service) as box:
         assert box.put_network({"egressProxy": {"address": "198.51.100.92:1080"}})[0] == 204
         assert box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}"
@@ -327,7 +327,7 @@ def test_a_sandbox_that_takes_all_it_may_does_not_stop_another(service, names):
             )
             made, refused = map(int, next(output).split())
             assert made + refused >= 2600 and refused > 0
-            until(lambda: hog.denials('rule="limit"') or hog.denials("untold"), 20)
+            until(lambda: hog.denials('rule="limit"') or hog.denials("untold"))
             for _ in range(5):
                 assert box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}"
                 assert resolve(box, "web.example") == {"web.example": [WEB, WEB6]}
@@ -335,7 +335,7 @@ def test_a_sandbox_that_takes_all_it_may_does_not_stop_another(service, names):
             resident = resident_kib(pid)
             assert resident < 65536, f"{resident} KiB"
         assert service.kill(hog.id) == 204
-        until(lambda: service.audit() == [], 60)  # its process may be closing its sockets still
+        service.until_clean()  # its process may be closing its sockets still
 
 
 def test_few_descriptors_are_not_all_for_one_sandbox(lab, names, build_dir, base_template, tmp_path):
@@ -365,7 +365,7 @@ sys.stdin.read()
         command = {"cmd": "/usr/bin/python3", "args": ["-c", program]}
         output = output_of(hog.envd.stream("process.Process/Start", {"process": command, "stdin": True, "tag": "hog"}, 120))
         assert 300 < int(next(output)) < 800
-        until(lambda: hog.denials('rule="limit"'), 20)
+        until(lambda: hog.denials('rule="limit"'))
         for _ in range(3):
             assert box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}"
         assert resolve(box, "web.example") == {"web.example": [WEB, WEB6]}

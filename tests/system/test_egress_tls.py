@@ -14,10 +14,10 @@ from egress_kit import (  # noqa: F401 (fixtures)
     names,
     service,
 )
-from guest import until
 from http_fakes import make_certificates
 from netlab import Proxy, TlsFront
 from service import Service
+from waiting import until
 
 PROXY, OPERATORS = "198.51.100.95", "198.51.100.96"
 NAME = "tls-proxy.example"
@@ -48,7 +48,7 @@ def proxy(lab, names, tmp_path_factory):  # noqa: F811
 def box(service):  # noqa: F811
     with Box(service) as box:
         yield box
-    until(lambda: service.audit() == [], 60)
+    service.until_clean()
 
 
 def egress_proxy(address, **tls):
@@ -72,7 +72,7 @@ def test_connections_go_through_it(service, box, proxy):  # noqa: F811
         }
         assert proxy.asked == [("you:own", f"{WEB}:7"), ("you:own", f"{WEB6}:7"), ("you:own", f"{WEB}:9")]
         assert set(proxy.front.names) == ({name} if name else set())
-        until(lambda: box.denials("refuses the connection"), 20)
+        until(lambda: box.denials("refuses the connection"))
     told = service.request("GET", f"/sandboxes/{box.id}")[2]["network"]["egressProxy"]
     assert told == {"address": f"{PROXY}:1444", "username": "you", "tls": {"enabled": True}}
 
@@ -115,7 +115,7 @@ def test_one_that_is_not_to_be_believed_gets_nothing(service, box, proxy):  # no
         with Box(service, network=body) as other:
             assert other.dial(f"{WEB}=7")[f"{WEB}=7"] == RESET, body
             if why:
-                until(lambda: other.denials(why), 20)
+                until(lambda: other.denials(why))
     assert proxy.asked == []
     assert box.put_network({"egressProxy": {"address": f"{PROXY}:1080", **USER, "tls": {"enabled": False}}})[0] == 204
     assert box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}"
@@ -129,4 +129,4 @@ def test_behind_the_operators(lab, names, build_dir, base_template, proxy):  # n
             del proxy.asked[:]
             assert box.dial(f"{WEB}=7")[f"{WEB}=7"] == f"this is {WEB}"
             assert operators.asked == [("", f"{PROXY}:1443")] and proxy.asked == [("you:own", f"{WEB}:7")]
-        assert service.audit() == []
+        service.until_clean()

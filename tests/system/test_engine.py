@@ -19,21 +19,10 @@ import pytest
 import sanitizers
 from conftest import compiler_env
 from processes import alive, wait_gone
+from waiting import BUSY_S, until
 
 BUILD = Path(os.environ.get("ABX_BUILD") or Path(__file__).resolve().parents[2] / "build")
 PORT = 49983
-BUSY_S = 20
-
-
-def wait_for(what, condition, seconds=BUSY_S):
-    """Polls: there is no event for what these tests wait for from outside."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.02)
-    raise AssertionError(f"not in {seconds} s: {what}")
 
 
 def processes_of(exe, *words):
@@ -114,7 +103,7 @@ class Engine:
                 env={**os.environ, "ABX_LOG_LEVEL": "info"},
             )
         seen = self.log.read_text().count("engine ready")
-        wait_for("engine ready", lambda: self.log.read_text().count("engine ready") > seen or self.is_over())
+        until(lambda: self.log.read_text().count("engine ready") > seen or self.is_over(), "engine ready")
         assert not self.is_over(), self.log.read_text()
         return self.tool()
 
@@ -209,10 +198,7 @@ def pids_of(tool):
 
 def expect_clean(tool):
     """On a busy machine both looks of one audit may fall between the lease of a coming slot and its record."""
-    deadline = time.monotonic() + 30
-    while (found := tool("audit")) != "findings=0 repaired=0" and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert found == "findings=0 repaired=0"
+    until(lambda: tool("audit") == "findings=0 repaired=0", lambda: f"a clean audit: {tool('audit')}")
 
 
 # --- create and kill ---------------------------------------------------------------------------------------------------
@@ -271,7 +257,7 @@ def test_bad_requests_are_refused(engine):
 
 def test_warm_create_is_a_claim(engine):
     tool = engine.start("--pool", "base=2")
-    wait_for("a full pool", lambda: tool.fields("info")["pooled"] == "2")
+    until(lambda: tool.fields("info")["pooled"] == "2", "a full pool")
     assert tool("list") == ""
     waiting = engine.inits()
     made = tool.fields("create a base")
@@ -281,7 +267,7 @@ def test_warm_create_is_a_claim(engine):
     assert b"token-for-tests" in bytes.fromhex(tool(f"ask a {PORT} identity"))
     other = tool.fields("create b base 1 32 32")  # other sizes: set at the claim
     assert (other["warm"], other["memory"]) == ("1", "32")
-    wait_for("a refilled pool", lambda: tool.fields("info")["pooled"] == "2")
+    until(lambda: tool.fields("info")["pooled"] == "2", "a refilled pool")
     assert tool("kills 1 a").startswith("done=1")
     expect_clean(tool)
 
@@ -290,7 +276,7 @@ def test_the_guest_learns_its_templates_user_and_folder(engine):
     """Fields 5 and 6 of the identity; made cold, and claimed from a pool."""
     engine.add_template("own", more=',"default_user":"builder","default_workdir":"/srv/app"')
     tool = engine.start("--pool", "own=1")
-    wait_for("a full pool", lambda: tool.fields("info")["pooled"] == "1")
+    until(lambda: tool.fields("info")["pooled"] == "1", "a full pool")
     assert tool.fields("create a own")["warm"] == "1"
     assert tool.fields("create b base")["warm"] == "0"
     assert b"\x2a\x07builder\x32\x08/srv/app" in bytes.fromhex(tool(f"ask a {PORT} identity"))
@@ -300,7 +286,7 @@ def test_the_guest_learns_its_templates_user_and_folder(engine):
 
 def test_hundred_creates_at_once(engine):
     tool = engine.start("--pool", "base=5", "--sandbox-memory-mb", "32")
-    wait_for("a full pool", lambda: tool.fields("info")["pooled"] == "5")
+    until(lambda: tool.fields("info")["pooled"] == "5", "a full pool")
     assert tool("creates 100 x base").startswith("done=100 failed=0")
     pids = pids_of(tool)
     assert len(set(pids.values())) == 100
@@ -317,7 +303,7 @@ def test_many_short_lives_end_without_a_trace(engine):
     assert "create_p50" in tool("bench 300 base")  # fails on the first error: the pool has to stay writable
     assert tool("list") == ""
     expect_clean(tool)
-    wait_for("a full pool", lambda: tool.fields("info")["pooled"] == "4")
+    until(lambda: tool.fields("info")["pooled"] == "4", "a full pool")
     # Slots have eight each, ready sandboxes six, and were not all there at first; 300 lives would have left 300 or more.
     assert len(list(Path(f"/proc/{engine.process.pid}/fd").iterdir())) < before + 16 * 8 + 4 * 6 + 40
     assert len(engine.groups()) <= 4 + 16
@@ -335,13 +321,13 @@ def test_templates_come_and_go_while_the_engine_runs(engine, mount):
         engine.add_template("base")
         (engine.templates / "base-2026/rootfs/etc/made").write_text(str(i))
         assert "base:base2026" in tool("templates")
-        wait_for("a full pool", lambda: tool.fields("info")["pooled"] == "1")
+        until(lambda: tool.fields("info")["pooled"] == "1", "a full pool")
         tool("creates 3 a base")  # from the pool, in slots and in a slot to come
         assert {Path(f"/proc/{pid}/root/etc/made").read_text() for pid in pids_of(tool).values()} == {str(i)}
         assert tool("kills 3 a") == "done=3 failed=0 "
         shutil.rmtree(engine.templates)
         tool("templates")
-        wait_for("an empty pool", lambda: tool.fields("info")["pooled"] == "0")
+        until(lambda: tool.fields("info")["pooled"] == "0", "an empty pool")
         assert "err not_found template 'base' not found" in tool.error("create a base")
     expect_clean(tool)
 
@@ -357,12 +343,12 @@ def test_only_a_template_that_is_gone_is_not_found(engine):
 
 def test_newer_template_replaces_the_pool(engine):
     tool = engine.start("--pool", "base=1")
-    wait_for("a full pool", lambda: tool.fields("info")["pooled"] == "1")
+    until(lambda: tool.fields("info")["pooled"] == "1", "a full pool")
     old = engine.inits()
     engine.add_template("base", "2027-01-01T00:00:00Z")
     assert "base:base2027" in tool("templates")
-    wait_for("the old one's end", lambda: not old & engine.inits())
-    wait_for("a full pool", lambda: tool.fields("info")["pooled"] == "1")
+    until(lambda: not old & engine.inits(), "the old one's end")
+    until(lambda: tool.fields("info")["pooled"] == "1", "a full pool")
     assert tool.fields("create a base")["warm"] == "1"
     expect_clean(tool)
 
@@ -397,7 +383,7 @@ def test_death_is_told_and_cleaned_up(engine):
     assert (died["id"], died["reason"]) == ("a", "exit")
     assert os.waitstatus_to_exitcode(int(died["status"])) == 7
     assert gateway.fields("died-gateway")["id"] == "a"
-    wait_for("its end", lambda: tool("list") == "")
+    until(lambda: tool("list") == "", "its end")
     assert tool.error(f"sockets a {PORT} 1").startswith("err not_found")
     expect_clean(tool)
     tool("create a base")  # the id is free again
@@ -410,7 +396,7 @@ def test_death_is_told_and_cleaned_up(engine):
 
 def test_adoption_keeps_processes(engine):
     tool = engine.start("--pool", "base=1")
-    wait_for("a full pool", lambda: tool.fields("info")["pooled"] == "1")
+    until(lambda: tool.fields("info")["pooled"] == "1", "a full pool")
     tool("creates 5 a base")
     tool("freeze a1")
     pids = pids_of(tool)
@@ -441,7 +427,7 @@ def test_dead_while_no_engine_ran_is_removed(engine):
     os.kill(pids["a0"], signal.SIGKILL)
     tool = engine.start()
     assert pids_of(tool) == {"a1": pids["a1"]}
-    wait_for("a clean audit", lambda: tool("audit") == "findings=0 repaired=0")
+    until(lambda: tool("audit") == "findings=0 repaired=0", "a clean audit")
 
 
 def test_ranges_that_another_service_took_meanwhile_are_no_error(engine):
@@ -449,10 +435,10 @@ def test_ranges_that_another_service_took_meanwhile_are_no_error(engine):
     leases = engine.folder / "leases"
     tool = engine.start("--uid-leases", leases)
     tool("create a base")
-    wait_for("a prepared slot", lambda: len(engine.records()) > 1)
+    until(lambda: len(engine.records()) > 1, "a prepared slot")
     tool("kill a")
     engine.kill9()
-    wait_for("the workers' end", lambda: not engine.workers("prepare"))
+    until(lambda: not engine.workers("prepare"), "the workers' end")
     head, size = 64, 64
     table = bytearray(leases.read_bytes())
     own = [at for at in range(head, len(table), size) if table[at:].startswith(engine.instance.encode() + b"\0")]
@@ -477,7 +463,7 @@ def test_kill9_of_the_engine_at_random_points(engine, seed):
         engine.kill9()
         tool = engine.start("--pool", "base=2")
         # What the list says lives and answers; everything else is gone.
-        wait_for("a clean audit", lambda: tool("audit") == "findings=0 repaired=0")
+        until(lambda: tool("audit") == "findings=0 repaired=0", "a clean audit")
         listed = pids_of(tool)
         assert all(alive(p) for p in listed.values())
         for name in list(listed)[:3]:
@@ -509,10 +495,10 @@ def test_kill9_of_workers_at_random_points(engine, kind):
             assert tool.receive().startswith("ok ")
         listed = pids_of(tool)
         assert all(alive(p) for p in listed.values())
-    wait_for("a worker", lambda: engine.workers(kind))
+    until(lambda: engine.workers(kind), "a worker")
     for name in pids_of(tool):
         assert tool(f"kill {name}") == "existed=1"
-    wait_for("a clean audit", lambda: tool("audit") == "findings=0 repaired=0")
+    until(lambda: tool("audit") == "findings=0 repaired=0", "a clean audit")
 
 
 def test_audit_finds_a_network_namespace_that_only_a_socket_holds(engine):
@@ -543,7 +529,7 @@ def test_audit_finds_a_network_namespace_that_only_a_socket_holds(engine):
     repair = engine.tool()
     assert repair("repair").startswith("findings=2 repaired=2;")
     assert tool.process.wait(timeout=BUSY_S) == -signal.SIGKILL
-    wait_for("a clean audit", lambda: repair("audit") == "findings=0 repaired=0")
+    until(lambda: repair("audit") == "findings=0 repaired=0", "a clean audit")
 
 
 def test_audit_finds_and_removes_strays(engine):

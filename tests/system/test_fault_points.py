@@ -7,7 +7,6 @@ The steps are the points of src/base/fault.h. `OPERATIONS` has all of them, whic
 import re
 import sqlite3
 import threading
-import time
 from pathlib import Path
 
 import processes
@@ -15,6 +14,7 @@ import pytest
 from envd import Envd, EnvdError
 from faults import Faults
 from service import Service
+from waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 REST = {"running", "paused"}  # rows of what nothing is under way with
@@ -176,14 +176,6 @@ STATES = {
     "killing": ["kill.processes"],
     "removing": ["kill.row", "store.remove"],
 }
-
-
-def until(condition, what, timeout=40):
-    deadline = time.monotonic() + timeout
-    while not (value := condition()):
-        assert time.monotonic() < deadline, what() if callable(what) else what
-        time.sleep(0.03)
-    return value
 
 
 # --- the list is whole ------------------------------------------------------------------------------

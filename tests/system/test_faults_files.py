@@ -9,11 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
 import pytest
-from guest import RpcError, until
+from guest import RpcError
 from remote import Remote
 from service import Service
 from test_faults_process import abort
 from test_guest_files import form
+from waiting import until
 
 OCTETS = {"Content-Type": "application/octet-stream"}
 BUFFERS = (4096, 16384, 32768, 65536, 131072, 262144, 1 << 20)
@@ -87,7 +88,7 @@ def test_an_upload_that_breaks_off_changes_nothing(box):
                 fields = box.headers("application/octet-stream")
                 sock.sendall((head + "".join(f"{k}: {v}\r\n" for k, v in fields.items()) + "\r\n").encode() + bytes(cut))
                 abort(sock) if hard else sock.close()
-    until(lambda: box.inside("ls -A /tmp/whole") == "file\n", 30)
+    until(lambda: box.inside("ls -A /tmp/whole") == "file\n")
     assert box.http("GET", "/files?path=/tmp/whole/file")[2] == b"as it was"
 
 

@@ -10,9 +10,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from guest import Process, RpcError, envelope, until
+from guest import Process, RpcError, envelope
 from remote import Remote, usage
 from service import Service
+from waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +138,7 @@ def test_calls_are_answered_while_user_code_takes_all(service):
         assert box.http("GET", "/health")[0] == 204
         assert box.http("GET", "/metrics")[0] == 200
     box.rpc("SendSignal", {"process": {"pid": hog.pid}, "signal": "SIGNAL_SIGKILL"})
-    assert hog.pid not in until(lambda: [p for p in [box.pids()] if hog.pid not in p], 30)[0]
+    assert hog.pid not in until(lambda: [p for p in [box.pids()] if hog.pid not in p])[0]
     hog.close()
     box.close()
 
@@ -266,7 +267,7 @@ def nothing_left(service, before, kib=4096):
         return all(after[name][1] <= u[1] + 16 and after[name][2] <= u[2] + kib for name, u in before.items())
 
     try:
-        until(is_small, 60, 0.1)  # what is still on its way ends
+        until(is_small)  # what is still on its way ends
     finally:
         print("before", before, "after", last)
 
@@ -283,7 +284,7 @@ def daemon_has_nothing_left(box, before):
         return after[1] <= before[1] + 16 and after[3] <= before[3] + 4096
 
     print("inside", before)
-    until(is_small, 60, 0.5)
+    until(is_small)
 
 
 def test_a_reader_that_is_gone_blocks_nobody(box):
@@ -299,7 +300,7 @@ def test_a_reader_that_is_gone_blocks_nobody(box):
     for s in stuck:
         abort(s.connection.sock)
         s.response.close()  # which holds the socket, too
-    until(lambda: process.pid not in box.pids(), 60)
+    until(lambda: process.pid not in box.pids())
     assert box.sh("ls /tmp/done")["code"] == 0
     after = box.daemon_state()
     assert after[0] == before[0]
@@ -344,10 +345,10 @@ def test_starts_whose_client_leaves(service, box, rounds):
     with ThreadPoolExecutor(8) as pool:
         warm_up(box)
         list(pool.map(lambda i: start_and_abort(box, i), range(60)))
-        until(lambda: box.pids() == [], 30)
+        until(lambda: box.pids() == [])
         before, inside = usage(service), box.daemon_state()
         list(pool.map(lambda i: start_and_abort(box, i), range(rounds)))
-    until(lambda: box.pids() == [], 60)
+    until(lambda: box.pids() == [])
     assert box.sh("echo alive")["stdout"] == b"alive\n"
     daemon_has_nothing_left(box, inside)
     nothing_left(service, before)
@@ -385,5 +386,5 @@ def test_nothing_outlives_the_deadline(box, kind):
         with pytest.raises(RpcError) as e:
             stream.wait()
         assert e.value.code == "deadline_exceeded", name
-    until(lambda: box.names() == [], 30, 0.1)
+    until(lambda: box.names() == [])
     assert box.pids() == []

@@ -6,9 +6,10 @@ import json
 import threading
 
 import pytest
-from guest import RpcError, until
+from guest import RpcError
 from remote import Remote
 from service import Service
+from waiting import until
 
 SIZE = {"cols": 80, "rows": 24}
 SDK_ENVS = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}  # what the official clients send

@@ -6,10 +6,11 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from guest import RpcError, Stream, until
+from guest import RpcError, Stream
 from remote import Remote, usage
 from service import Service
 from test_faults_process import abort, daemon_has_nothing_left, nothing_left
+from waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ class Poller:
                 got.append((event["name"], event["type"].removeprefix("EVENT_TYPE_")))
             return until_name in [name for name, _ in got]
 
-        until(came, 60)
+        until(came)
         return got[: [name for name, _ in got].index(until_name)]
 
     def close(self):
@@ -186,10 +187,10 @@ def test_watches_that_are_stopped(service, box, rounds):
     )
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda i: watch_and_stop(box, path, i), range(60)))
-        until(lambda: box.daemon_state()[2] == 0, 30)
+        until(lambda: box.daemon_state()[2] == 0)
         before, inside = usage(service), box.daemon_state()
         list(pool.map(lambda i: watch_and_stop(box, path, i), range(rounds)))
-    until(lambda: box.daemon_state()[2] == 0, 30)
+    until(lambda: box.daemon_state()[2] == 0)
     daemon_has_nothing_left(box, inside)
     box.rpc("SendSignal", {"process": {"pid": writer.pid}, "signal": "SIGNAL_SIGKILL"})
     writer.wait()

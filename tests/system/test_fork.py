@@ -11,8 +11,9 @@ from pathlib import Path
 import processes
 import pytest
 from envd import Envd
-from pause_kit import again
+from pause_kit import through
 from service import Service
+from waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def service(build_dir, base_template):
         yield s
         for box in s.request("GET", "/v2/sandboxes")[2]:
             s.kill(box["sandboxID"])
-        assert s.audit() == []
+        s.until_clean()
 
 
 def fork(service, box, expect=201, **body):
@@ -66,10 +67,7 @@ def test_forks_begin_alike_and_are_apart(service):
     assert Envd(service, grandchild).sh("cat /home/user/n") == "child 1\n"
     for box in (*children, grandchild):
         assert service.kill(box["sandboxID"]) == 204
-    deadline = time.monotonic() + 30
-    while service.audit():
-        assert time.monotonic() < deadline, service.audit()
-        time.sleep(0.2)
+    service.until_clean()
 
 
 def test_refusals(service):
@@ -79,14 +77,6 @@ def test_refusals(service):
     assert "Timeout" in fork(service, box, 400, timeout=0)["message"]
     assert service.kill(box["sandboxID"]) == 204
     fork(service, box, 404)
-
-
-def until(condition, timeout=60, pause=0.05):
-    deadline = time.monotonic() + timeout
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(pause)
-    return value
 
 
 def copy_begins(service, box):
@@ -124,7 +114,7 @@ def test_a_kill_does_not_wait_for_a_copy_that_waits(service):
     for snapshot in service.request("GET", "/snapshots")[2]:
         assert service.request("DELETE", f"/templates/{snapshot['snapshotID']}")[0] == 204
     assert service.kill(before["sandboxID"]) == 204
-    until(lambda: service.audit() == [])
+    service.until_clean()
 
 
 def savers(service):
@@ -155,7 +145,7 @@ def copy_under_way(service):
         box = service.create(timeout=300)
         Envd(service, box).sh("head -c 64M /dev/zero | tee ~/1 ~/2 ~/3 > ~/4")
         thread, answers, _ = copy_begins(service, box)
-        copies = until(lambda a=answers: a or tools(saver), pause=0.001)
+        copies = until(lambda a=answers: a or tools(saver), step=0.001)
         if not answers and processes.send(copies[0], signal.SIGSTOP) and processes.alive(copies[0]):
             return box, thread, answers, copies
         thread.join(60)
@@ -191,7 +181,7 @@ def test_a_copy_ends_with_its_worker(plain):
     processes.wait_gone(copies)
     thread.join(60)
     assert answers[0] >= 500
-    assert again(lambda: Envd(plain, box).sh("echo runs")) == "runs\n"
+    assert through(lambda: Envd(plain, box).sh("echo runs")) == "runs\n"
     check_copies(plain, box)
 
 
@@ -222,15 +212,13 @@ def test_forks_while_roles_are_killed_leave_nothing(build_dir, base_template):
             assert status in (201, 409, 500, 502, 503, 504), (status, answer)
             for result in answer if status == 201 else []:
                 if result and (child := result.get("sandbox")):
-                    assert again(lambda child=child: Envd(s, child).sh("sha256sum < /home/user/data")) == want
+                    assert through(lambda child=child: Envd(s, child).sh("sha256sum < /home/user/data")) == want
                     made += 1
-                    again(lambda child=child: s.kill(child["sandboxID"]))
+                    through(lambda child=child: s.kill(child["sandboxID"]))
         killer.join()
         assert Envd(s, parent).sh("sha256sum < /home/user/data") == want
         for box in s.request("GET", "/v2/sandboxes")[2]:
             s.kill(box["sandboxID"])
         # What a crash left is found by the next comparison, half a minute later at the latest.
-        deadline = time.monotonic() + 60
-        while s.audit() or list((s.data_dir / "pool").glob("**/saved/*")):
-            assert time.monotonic() < deadline, (s.audit(), list((s.data_dir / "pool").glob("**/saved/*")))
-            time.sleep(0.5)
+        left = lambda: s.audit() + list((s.data_dir / "pool").glob("**/saved/*"))
+        until(lambda: not left(), lambda: f"nothing left over: {left()}", timeout=180)

@@ -17,6 +17,7 @@ from gateway_kit import GONE, Raw, fds, memory_kib, needs_root, to
 from http_fakes import make_certificates
 from service import Service
 from test_gateway_tls import context, tls_port
+from waiting import until
 
 import h2  # noqa: E402
 import h2.config  # noqa: E402
@@ -503,10 +504,8 @@ def test_nothing_is_left_of_many(world, made):
     before, kib = fds(world), memory_kib(world)
     for _ in range(10):
         round_()
-    deadline = time.monotonic() + 15
-    while fds(world) > before and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert fds(world) <= before and memory_kib(world) - kib < 4096
+    until(lambda: fds(world) <= before, lambda: f"{before} descriptors, has {fds(world)}")
+    assert memory_kib(world) - kib < 4096
 
 
 # --- other peers -----------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import ipc_frames as ipc
 import pytest
 from gateway_fakes import ENVD, PAUSED, PAUSING, RUNNING, Client, World
 from gateway_kit import GONE, begin_stream, client, expect_reset, fds, needs_root, to, world  # noqa: F401
+from waiting import until
 
 pytestmark = needs_root
 
@@ -343,7 +344,4 @@ def test_after_a_storm_nothing_is_left(world):
     world.control.stop()  # its idle connections
     world.control.start()
     world.control.table.wait_peers()
-    deadline = time.monotonic() + 5
-    while fds(world) > before and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert fds(world) <= before
+    until(lambda: fds(world) <= before, lambda: f"{before} descriptors, has {fds(world)}")

@@ -16,6 +16,7 @@ from gateway_kit import needs_root
 from http_fakes import make_certificates
 from prometheus_client import parser
 from service import Service
+from waiting import again
 
 pytestmark = needs_root
 
@@ -247,16 +248,12 @@ def test_metrics_count_what_happened_and_outlive_their_processes(service):
     for name in ("abx-gateway", "abx-control"):
         for pid in old[name]:
             os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            after, types = scrape(service)
-            if value(after, "abx_starts_total") == value(now, "abx_starts_total") + 2 and value(after, "abx_engine_up"):
-                break
-        except (OSError, http.client.HTTPException, AssertionError) as e:
-            assert time.monotonic() < deadline, e
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    def all_again():
+        found = scrape(service)
+        assert value(found[0], "abx_starts_total") == value(now, "abx_starts_total") + 2 and value(found[0], "abx_engine_up"), found[0]
+        return found
+
+    after, types = again(all_again, (OSError, http.client.HTTPException, AssertionError))
     check_whole(after, types)
     assert value(after, "abx_control_starts_total") == value(now, "abx_control_starts_total") + 1
     for (name, labels), v in now.items():

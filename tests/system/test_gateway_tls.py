@@ -10,7 +10,6 @@ import socket
 import ssl
 import subprocess
 import threading
-import time
 
 import pytest
 from gateway_fakes import Client, World, share_certificates
@@ -18,6 +17,7 @@ from gateway_kit import Raw, expect_reset, fds, fields_of, memory_kib, needs_roo
 from http_fakes import make_certificates
 from service import Service
 from test_gateway_websocket import Peer, python, result, start
+from waiting import until
 
 pytestmark = needs_root
 __all__ = ["python"]
@@ -131,10 +131,7 @@ def test_garbage_and_clients_that_leave_do_no_harm(world, made):
     client = TlsClient(world, made)
     assert client.request("GET", "/", to("ia", 3000)).status == 200
     client.close()
-    deadline = time.monotonic() + 10
-    while fds(world) > before + 2 and time.monotonic() < deadline:  # the sandbox's
-        time.sleep(0.02)
-    assert fds(world) <= before + 2
+    until(lambda: fds(world) <= before + 2, lambda: f"no more than {before} descriptors and the sandbox's two, has {fds(world)}")
 
 
 @pytest.mark.slow
@@ -265,14 +262,11 @@ def test_new_certificates_without_dropping_connections(world, made):
     assert old.request("GET", "/", to("ia")).status == 200
 
     def reload(certificates, secret=b"s" * 32):
-        n = len(re.findall("certificates in use stay|new certificates are in use", world.logged()))
+        told = lambda: [x for x in world.logged().splitlines() if re.search("certificates in use stay|new certificates are in use", x)]
+        n = len(told())
         share_certificates(certificates, secret, world.share)
         world.process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + 10
-        while len(re.findall("certificates in use stay|new certificates are in use", world.logged())) == n:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        return world.logged().splitlines()[-1]
+        return until(lambda: told()[n:], "word of the certificates")[-1]
 
     def subject():
         sock = tls_connect(world, made, tls=context(made, check_hostname=False))
@@ -323,24 +317,21 @@ def test_the_service(build_dir, made, files):
                 assert tls.recv(100).startswith(b"HTTP/1.1 ")
                 return dict(x[0] for x in tls.getpeercert()["subject"])["commonName"]
 
-        def wait_for(text, n):
-            deadline = time.monotonic() + 15
-            while service.logged().count(text) < n:
-                assert time.monotonic() < deadline, service.logged()
-                time.sleep(0.02)
+        def until_told(text, n):
+            until(lambda: service.logged().count(text) >= n, lambda: f"{text!r} {n} times in {service.logged()}")
 
         assert subject() == "127.0.0.1"
         for kind in ("pem", "key"):
             shutil.copy(made / f"sbx.test.{kind}", files / f"127.0.0.1.{kind}")
         service.process.send_signal(signal.SIGHUP)
-        wait_for("new certificates are in use", 2)
+        until_told("new certificates are in use", 2)
         assert {subject() for _ in range(8)} == {"sbx.test"}
         (files / "127.0.0.1.key").write_text("broken")
         service.process.send_signal(signal.SIGHUP)
-        wait_for("the certificates in use stay", 2)
+        until_told("the certificates in use stay", 2)
         (files / "127.0.0.1.key").unlink()
         service.process.send_signal(signal.SIGHUP)
-        wait_for("the certificates in use stay", 3)
+        until_told("the certificates in use stay", 3)
         assert "127.0.0.1.key" in service.logged().splitlines()[-1]
         assert {subject() for _ in range(8)} == {"sbx.test"}
 

@@ -6,9 +6,10 @@ import socket
 
 import pytest
 
-from guest import Guest, until
+from guest import Guest
 from guest_ports import PORTS
 from test_guest_files import get, leftovers, put
+from waiting import until
 
 JSON = {"Content-Type": "application/json"}
 

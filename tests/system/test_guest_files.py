@@ -13,8 +13,9 @@ from urllib.parse import quote
 
 import pytest
 
-from guest import Guest, RpcError, until
+from guest import Guest, RpcError
 from guest_ports import PORTS
+from waiting import until
 
 OCTETS = {"Content-Type": "application/octet-stream"}
 

@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from guest import Guest, RpcError, until
+from guest import Guest, RpcError
 from guest_ports import PORTS
+from waiting import until
 
 
 @pytest.fixture
@@ -139,7 +140,7 @@ def test_slow_reader_holds_the_command_only_while_attached(guest):
             last[:] = [n, time.monotonic()]
         return n > 0 and time.monotonic() - last[1] > 0.5
 
-    until(is_still, 20)
+    until(is_still)
     assert 4 <= written() <= 12  # 4 MiB and what pipes and sockets hold
     assert guest.is_sanitized() or guest.daemon_memory() < 16 << 20
     slow.close()
@@ -229,7 +230,7 @@ def test_what_is_kept_of_read_output_is_bounded(guest):
 def test_unread_output_of_many_commands_is_bounded(guest):
     for _ in range(40):
         guest.sh_start("head -c 1500000 /dev/zero").close()
-    until(lambda: guest.pids() == [], 20)
+    until(lambda: guest.pids() == [])
     assert guest.is_sanitized() or guest.daemon_memory() < 40 << 20
 
 

@@ -13,8 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from guest import Guest, Process, RpcError, envelope, proto, until
+from guest import Guest, Process, RpcError, envelope, proto
 from guest_ports import PORTS
+from waiting import until
 
 OCTETS = {"Content-Type": "application/octet-stream"}
 
@@ -377,7 +378,7 @@ def test_deadline_kills_the_whole_tree(guest):
     assert e.value.code == "deadline_exceeded"
     assert 0.7 <= time.monotonic() - began < 20
     assert other.wait()["end"] == {"exitCode": -1, "status": "signal: killed", "error": "signal: killed"}
-    until(lambda: guest.names() == ["abx-guest", "abx-guest"], 20)
+    until(lambda: guest.names() == ["abx-guest", "abx-guest"])
 
 
 def test_deadline_ends_a_fork_bomb(guest):
@@ -388,7 +389,7 @@ def test_deadline_ends_a_fork_bomb(guest):
         assert result["code"] == 254
     except RpcError as e:
         assert e.code == "deadline_exceeded"
-    until(lambda: guest.names() == ["abx-guest", "abx-guest"], 20)
+    until(lambda: guest.names() == ["abx-guest", "abx-guest"])
 
 
 def test_tree_of_one_command_is_not_that_of_another(guest):
@@ -632,9 +633,9 @@ def test_a_supervisor_that_stands_still_does_not_hold_the_daemon_up(guest):
     (supervisor,) = [host for pid, (name, host) in guest.processes().items() if name == "abx-supervisor"]
     os.kill(guest.daemon(), signal.SIGKILL)
     os.kill(supervisor, signal.SIGSTOP)  # PID 1 lets it go on as soon as it hears of that
-    assert until(lambda: listed_or_none(guest) is not None, 10)
+    assert until(lambda: listed_or_none(guest) is not None)
     os.kill(supervisor, signal.SIGCONT)
-    until(lambda: guest.pids() == [process.pid], 5)
+    until(lambda: guest.pids() == [process.pid])
 
 
 def test_commands_outlive_the_daemon(guest):
@@ -669,7 +670,7 @@ def test_identity_outlives_a_crash_right_after_the_claim(build_dir, tmp_path):
         until(guest.answers)
         os.kill(guest.daemon(), signal.SIGKILL)
         os.kill(guest.init_pid, signal.SIGCONT)
-        until(guest.answers, 20)
+        until(guest.answers)
         assert guest.sh("echo $E2B_SANDBOX_ID")["stdout"] == b"itest\n"
     finally:
         guest.stop()
@@ -679,7 +680,7 @@ def test_daemon_crashing_again_and_again_comes_back(guest):
     process = guest.start("sleep", "1000")
     for _ in range(4):
         os.kill(until(lambda: guest.daemon_or_none()), signal.SIGKILL)
-        until(lambda: guest.answers(), 20)
+        until(lambda: guest.answers())
     assert guest.pids() == [process.pid]
 
 
@@ -696,7 +697,7 @@ def test_kill_everything_as_root_leaves_a_working_sandbox(guest):
         guest.sh("kill -9 -1", user="root")
     except (AssertionError, OSError, http.client.HTTPException):
         pass
-    until(lambda: guest.answers(), 20)
+    until(lambda: guest.answers())
     until(lambda: guest.names() == ["abx-guest", "abx-guest"])
     assert guest.run("echo", "alive")["stdout"] == b"alive\n"
 
@@ -709,4 +710,4 @@ def test_idle_memory(guest):
         guest.run("true")
     guest.http("POST", "/files?path=x", b"x" * (1 << 20), OCTETS)
     guest.http("GET", "/files?path=x")
-    assert guest.is_sanitized() or until(lambda: guest.daemon_memory() < 1 << 20, 20)
+    assert guest.is_sanitized() or until(lambda: guest.daemon_memory() < 1 << 20)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from guest import Guest, until
+from guest import Guest
 from guest_ports import PORTS
+from waiting import until
 
 KEY = base64.b64encode(bytes(range(16))).decode()
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
@@ -204,7 +205,7 @@ def test_breaches_of_the_protocol_end_it(guest):
         terminal.sock.sendall(frame)
         assert terminal.close_frame()[0] == code
         terminal.cut()
-    until(lambda: shells(guest) == [], 15)
+    until(lambda: shells(guest) == [])
 
 
 @pytest.mark.parametrize("how", ["close", "half", "cut"])
@@ -222,7 +223,7 @@ def test_the_shell_is_hung_up_with_its_client(guest, how):
         assert terminal.close_frame()[0] == 1001
         assert not terminal.receive()
     terminal.cut()
-    until(lambda: shells(guest) == [] and guest.names().count("sleep") == 1, 15)
+    until(lambda: shells(guest) == [] and guest.names().count("sleep") == 1)
     guest.sh("pkill -9 sleep; true")
 
 
@@ -232,7 +233,7 @@ def test_a_shell_that_ignores_the_hangup_is_killed(guest):
     terminal.until(b"ready\r\n")
     until(lambda: "sleep" in guest.names())
     terminal.cut()
-    until(lambda: guest.names() == ["abx-guest", "abx-guest"], 20)
+    until(lambda: guest.names() == ["abx-guest", "abx-guest"])
 
 
 def test_the_shell_goes_with_the_daemon(guest):
@@ -244,7 +245,7 @@ def test_the_shell_goes_with_the_daemon(guest):
     os.kill(guest.daemon(), signal.SIGKILL)
     terminal.cut()
     until(guest.answers)
-    until(lambda: guest.pids() == [other.pid], 15)
+    until(lambda: guest.pids() == [other.pid])
 
 
 def test_a_client_that_goes_before_the_shell_is_there(guest):
@@ -253,7 +254,7 @@ def test_a_client_that_goes_before_the_shell_is_there(guest):
         if i % 2:
             terminal.send("x")
         terminal.cut()
-    until(lambda: shells(guest) == [] and guest.names() == ["abx-guest", "abx-guest"], 20)
+    until(lambda: shells(guest) == [] and guest.names() == ["abx-guest", "abx-guest"])
     assert guest.sh("echo alive")["stdout"] == b"alive\n"
 
 

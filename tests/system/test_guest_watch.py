@@ -14,8 +14,9 @@ from urllib.parse import quote
 import processes
 import pytest
 
-from guest import Guest, RpcError, Stream, until
+from guest import Guest, RpcError, Stream
 from guest_ports import PORTS
+from waiting import until
 
 OCTETS = {"Content-Type": "application/octet-stream"}
 C, W, R, N, A = "CREATE", "WRITE", "REMOVE", "RENAME", "CHMOD"
@@ -525,7 +526,7 @@ def test_1000_watches(guest):
 
     def quiet():
         until(lambda: guest.connections() == 0)
-        until(lambda: daemon_fds(guest) <= fds, timeout=30)
+        until(lambda: daemon_fds(guest) <= fds)
 
     fds = daemon_fds(guest) + 1
     for i in range(60):

@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 import hostile_guest
 import pytest
-from guest import until
 from remote import Remote, usage
 from service import Service
 from test_faults_process import abort
+from waiting import until
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="hostile_guest.py writes registers of x86-64")
 LIMIT = 1 << 20  # what a client of these tests reads at most
@@ -72,7 +72,7 @@ def hostile(service):
     body = Path(hostile_guest.__file__).read_bytes()
     assert box.http("POST", "/files?path=/tmp/hostile.py&username=root", body, {"Content-Type": "application/octet-stream"})[0] == 200
     box.sh_start("exec python3 /tmp/hostile.py", user="root").close()
-    until(lambda: choose(box, "") is not None, 30, 0.05)
+    until(lambda: choose(box, "") is not None)
     yield box
     box.close()
 
@@ -189,11 +189,11 @@ def test_stalls_hold_nobody_else(service, hostile, neighbour):
                 pass
             socks.append(sock)
         seen = neighbour.count
-        until(lambda: neighbour.count > seen + 3, 60)
+        until(lambda: neighbour.count > seen + 3)
         for sock in socks:
             abort(sock)
     choose(hostile, "last poison")
-    until(lambda: usage(service)["abx-gateway"][1] <= before["abx-gateway"][1] + 32, 60)
+    until(lambda: usage(service)["abx-gateway"][1] <= before["abx-gateway"][1] + 32)
 
 
 def test_an_upgrade_that_floods_waits_for_its_reader(service, hostile, neighbour):
@@ -214,12 +214,12 @@ def test_an_upgrade_that_floods_waits_for_its_reader(service, hostile, neighbour
             pass
         socks.append(sock)
     seen = neighbour.count
-    until(lambda: neighbour.count > seen + 3, 60)
+    until(lambda: neighbour.count > seen + 3)
     assert usage(service)["abx-gateway"][2] < before["abx-gateway"][2] + 16384
     for sock in socks:
         abort(sock)
     choose(hostile, "last poison")
-    until(lambda: usage(service)["abx-gateway"][1] <= before["abx-gateway"][1] + 8, 60)
+    until(lambda: usage(service)["abx-gateway"][1] <= before["abx-gateway"][1] + 8)
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(20, marks=pytest.mark.long)])
@@ -230,7 +230,7 @@ def test_nothing_came_of_it(service, neighbour, rounds):
     body = Path(hostile_guest.__file__).read_bytes()
     box.http("POST", "/files?path=/tmp/hostile.py&username=root", body, {"Content-Type": "application/octet-stream"})
     box.sh_start("exec python3 /tmp/hostile.py", user="root").close()
-    until(lambda: choose(box, "") is not None, 30, 0.05)
+    until(lambda: choose(box, "") is not None)
     for mode in [*hostile_guest.ONCE, *hostile_guest.FLOODS, *NO_ANSWER] * rounds:
         choose(box, mode)
         threads = [threading.Thread(target=ask, args=(box, 2.0)) for _ in range(3)]
@@ -239,14 +239,14 @@ def test_nothing_came_of_it(service, neighbour, rounds):
         for t in threads:
             t.join()
     box.close()
-    until(lambda: usage(service)["abx-gateway"][1] <= before["abx-gateway"][1] + 8, 60)
+    until(lambda: usage(service)["abx-gateway"][1] <= before["abx-gateway"][1] + 8)
     after = usage(service)
     print("before", before, "after", after, "neighbour", neighbour.count, neighbour.slowest)
     for name in before:
         assert after[name][0] == before[name][0], f"{name} was started again"
         assert after[name][2] <= before[name][2] + 8192, (before, after)
     assert neighbour.count > 10 and neighbour.wrong == []
-    assert service.audit() == []
+    service.until_clean()
 
 
 def test_odd_packets_and_descriptors_cost_the_sandbox_alone(service, neighbour):
@@ -263,12 +263,13 @@ def test_odd_packets_and_descriptors_cost_the_sandbox_alone(service, neighbour):
     )
     held = box.daemon_state()
     assert box.run("python3", "-c", script)["stdout"] == b"sent\n"
-    until(lambda: box.daemon_state()[1] <= held[1] + 4, 30)
+    until(lambda: box.daemon_state()[1] <= held[1] + 4)
     assert box.daemon_state()[0] == held[0]
     assert box.sh("echo $E2B_SANDBOX_ID")["stdout"].decode().strip() == box.id
     box.sh_start("exec python3 /tmp/hostile.py packets", user="root").close()
-    until(lambda: not box.has_daemon(held[0]), 30)
+    until(lambda: not box.has_daemon(held[0]))
     box.close()
     after = usage(service)
     assert all(after[name][0] == before[name][0] for name in before)
-    assert neighbour.wrong == [] and service.audit() == []
+    assert neighbour.wrong == []
+    service.until_clean()

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hang_thread import hang_thread
 from service import Service
+from waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(280)]
 
@@ -75,20 +76,11 @@ class Load:
                 self.call("GET", "/v2/sandboxes")
 
 
-def wait_for(what, condition, seconds):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"not in {seconds} s: {what}")
-
-
 def end_all(service):
     """Ends every sandbox, then expects that the audit finds nothing."""
     for box in service.request("GET", "/v2/sandboxes")[2]:
         assert service.kill(box["sandboxID"]) in (204, 404)
-    wait_for("a clean audit", lambda: service.audit() == [], 40)
+    service.until_clean()
 
 
 def is_healthy(service, box):
@@ -105,15 +97,15 @@ def test_a_hung_role_is_started_again_and_no_call_waits_for_it(build_dir, base_t
         with ThreadPoolExecutor(8) as pool:
             clients = [pool.submit(load.rounds, i) for i in range(8)]
             try:
-                wait_for("load", lambda: sum(load.ends.values()) > 20, 20)
+                until(lambda: sum(load.ends.values()) > 20, "load")
                 pid = service.roles()[name][0]
                 if thread:
                     hang_thread(pid, thread)
                 else:
                     os.kill(pid, signal.SIGSTOP)
-                wait_for("its end", lambda: pid not in service.roles().get(name, []), 30)
-                wait_for("its successor", lambda: len(service.roles().get(name, [])) >= 1, 20)
-                wait_for("an answer", lambda: load.call("GET", "/v2/sandboxes")[0] == 200, 20)
+                until(lambda: pid not in service.roles().get(name, []), "its end")
+                until(lambda: len(service.roles().get(name, [])) >= 1, "its successor")
+                until(lambda: load.call("GET", "/v2/sandboxes")[0] == 200, "an answer")
             finally:
                 load.stopping.set()
         for client in clients:
@@ -123,7 +115,7 @@ def test_a_hung_role_is_started_again_and_no_call_waits_for_it(build_dir, base_t
         log = (service.data_dir / "serve.log").read_text(errors="replace")
         assert log.count("role hangs, killing it") == 1 and f'name="{name}" pid="{pid}"' in log
         assert f'why="no heartbeat {f"of {thread} " if thread else ""}for ' in log
-        wait_for("the sandboxes from before", lambda: all(is_healthy(service, box) for box in kept), 20)
+        until(lambda: all(is_healthy(service, box) for box in kept), "the sandboxes from before")
         end_all(service)
 
 
@@ -140,7 +132,7 @@ def test_a_locked_database_is_no_hung_control(build_dir, base_template):
             db.execute("ROLLBACK")
             db.close()
             assert {call.result()[0] for call in creates} <= {201, 429, 503}
-        wait_for("an answer", lambda: service.create(timeout=60), 20)
+        until(lambda: service.create(timeout=60), "an answer")
         assert service.roles()["abx-control"] == before
         end_all(service)
 
@@ -156,7 +148,7 @@ def test_a_stopped_service_does_not_kill_its_roles(build_dir, base_template):
         time.sleep(14)
         for pid in reversed(everyone):
             os.kill(pid, signal.SIGCONT)
-        wait_for("an answer", lambda: is_healthy(service, box), 20)
+        until(lambda: is_healthy(service, box), "an answer")
         time.sleep(3)  # a supervisor that took the time for silence would have killed by now
         assert service.roles() == before
         end_all(service)

@@ -10,6 +10,7 @@ import pytest
 from cli_kit import Cli
 from envd import Envd
 from service import Service
+from waiting import until
 
 KEYS = {"timestamp", "timestampUnix", "cpuCount", "cpuUsedPct", "memUsed", "memTotal", "memCache", "diskUsed", "diskTotal"}
 MIB = 1 << 20
@@ -21,15 +22,7 @@ def service(build_dir, base_template):
         yield s
         for box in s.request("GET", "/v2/sandboxes")[2]:
             s.kill(box["sandboxID"])
-        assert s.audit() == []
-
-
-def until(condition, timeout=60):
-    deadline = time.monotonic() + timeout
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.1)
-    return value
+        s.until_clean()
 
 
 def get(service, path, expect=200):

@@ -16,8 +16,9 @@ from urllib.parse import urlencode
 import processes
 import pytest
 from envd import Envd
-from pause_kit import detail, guests, health, kill_role, listed, notes, post, start_machine_anew, until
+from pause_kit import detail, guests, health, kill_role, listed, notes, post, start_machine_anew
 from service import Service
+from waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def service(build_dir, base_template):
         yield s
         for box in s.request("GET", "/v2/sandboxes")[2]:
             s.kill(box["sandboxID"])
-        assert s.audit() == []
+        s.until_clean()
 
 
 def signed_read(service, box, path, expiration):
@@ -543,7 +544,7 @@ def test_paused_sandboxes_outlive_service_and_machine(build_dir, base_template):
         post(s, files, "pause", {"memory": False})
         post(s, stale, "pause")
         post(s, stale, "connect", {"timeout": 600}, 201)
-        until(lambda: s.audit() == [])  # nobody holds what was the network of the stopped one
+        s.until_clean()  # nobody holds what was the network of the stopped one
         # The service, gone and come back, by either signal.
         for sig in (signal.SIGTERM, signal.SIGINT):
             s.stop(sig)
@@ -567,4 +568,4 @@ def test_paused_sandboxes_outlive_service_and_machine(build_dir, base_template):
             post(s, box, "connect", {"timeout": 600}, 201)
             assert Envd(s, box).sh("cat /home/user/f; ps -e -o comm | grep -c sleep || true") == "mine\n0\n"
             assert s.kill(box["sandboxID"]) == 204
-        until(lambda: s.audit() == [])
+        s.until_clean()

@@ -10,8 +10,9 @@ import time
 import processes
 import pytest
 from envd import Envd
-from pause_kit import again, detail, events, kill_role, listed, pool_of, until
+from pause_kit import detail, events, kill_role, listed, pool_of, through
 from service import Service
+from waiting import until
 
 # Every host process of the service. `serve` is the supervisor, and with it all others; it is started again.
 PROCESSES = ("abx-engine", "abx-control", "abx-gateway", "abx-egress", "serve")
@@ -53,7 +54,7 @@ class Cycles:
         self.start_writer()
 
     def sh(self, command, timeout=60):
-        return again(lambda: self.envd.sh(command, timeout))
+        return through(lambda: self.envd.sh(command, timeout))
 
     def start_writer(self):
         self.envd.sh("rm -f /tmp/in /tmp/out; mkfifo /tmp/in; "
@@ -73,7 +74,7 @@ class Cycles:
             status, _, answer = self.service.request("POST", f"/sandboxes/{self.box['sandboxID']}/{what}", body, timeout=60)
             assert status in (*expected, 502, 503, 504), (what, status, answer)
             return status in expected
-        until(lambda: again(once))
+        until(lambda: through(once))
 
     def pause(self, by_timeout):
         if by_timeout:
@@ -81,7 +82,7 @@ class Cycles:
         else:
             # 409: it was done, and the answer was lost.
             self.ask("pause", None if self.with_memory else {"memory": False}, 204, 409)
-        until(lambda: again(lambda: detail(self.service, self.box))["state"] == "paused")
+        until(lambda: through(lambda: detail(self.service, self.box))["state"] == "paused")
 
     def cycle(self, i, kill):
         self.write(i)
@@ -89,7 +90,7 @@ class Cycles:
         kill()
         self.pause(by_timeout=i % 2 == 1)
         kill()
-        info = again(lambda: detail(self.service, self.box))
+        info = through(lambda: detail(self.service, self.box))
         assert (info["state"], info["pauseMode"]) == ("paused", "full" if self.with_memory else "filesystem")
         self.ask("connect", {"timeout": 600}, 200, 201)
         kill()
@@ -126,8 +127,8 @@ def test_cycles_with_every_host_process_killed_in_between(build_dir, base_templa
             c.cycle(i, kill)
         c.check_end(cycles)
         assert set(killed) == set(PROCESSES) and len(killed) == 3 * cycles
-        until(lambda: again(lambda: s.kill(c.box["sandboxID"])) in (204, 404))
-        until(lambda: s.audit() == [])
+        until(lambda: through(lambda: s.kill(c.box["sandboxID"])) in (204, 404))
+        s.until_clean()
 
 
 def overlap(service, boxes, rounds, seed, statuses, kills=0.15):
@@ -138,7 +139,7 @@ def overlap(service, boxes, rounds, seed, statuses, kills=0.15):
     def ask(what, sandbox):
         path, body = paths.get(what, (what, {"timeout": 300}))
         method, path = ("DELETE", "") if what == "kill" else ("POST", f"/{path}")
-        return again(lambda: service.request(method, f"/sandboxes/{sandbox}{path}", body if path else None, timeout=60)[0])
+        return through(lambda: service.request(method, f"/sandboxes/{sandbox}{path}", body if path else None, timeout=60)[0])
 
     def work(seed):
         own = random.Random(seed)
@@ -150,7 +151,7 @@ def overlap(service, boxes, rounds, seed, statuses, kills=0.15):
             with lock:
                 statuses[what, status] = statuses.get((what, status), 0) + 1
             if what == "kill" and status == 204:
-                status, _, new = again(lambda: service.request("POST", "/v2/sandboxes", {"templateID": "base", "timeout": 300}, timeout=60))
+                status, _, new = through(lambda: service.request("POST", "/v2/sandboxes", {"templateID": "base", "timeout": 300}, timeout=60))
                 with lock:
                     assert status == 201, new
                     created[created.index(sandbox)] = new["sandboxID"]
@@ -170,11 +171,11 @@ def check_all(service, created):
     """None of them is lost, and nothing is left of them in the end."""
     for sandbox in created:
         until(lambda sandbox=sandbox: service.request("POST", f"/sandboxes/{sandbox}/connect", {"timeout": 300}, timeout=60)[0] in (200, 201))
-        assert again(lambda sandbox=sandbox: Envd(service, detail(service, {"sandboxID": sandbox})).sh("echo up")) == "up\n"
+        assert through(lambda sandbox=sandbox: Envd(service, detail(service, {"sandboxID": sandbox})).sh("echo up")) == "up\n"
         assert service.kill(sandbox) == 204
     for sandbox in listed(service):  # made for a client whose gateway was killed
         service.kill(sandbox)
-    until(lambda: service.audit() == [] and not list((pool_of(service) / "saved").iterdir()), 90)
+    until(lambda: service.audit() == [] and not list((pool_of(service) / "saved").iterdir()))
 
 
 @pytest.mark.parametrize("n, rounds", [(4, 15), pytest.param(50, 1250, marks=pytest.mark.long)])
@@ -233,7 +234,7 @@ def test_overlapping_requests_for_one_sandbox_while_the_engine_is_killed(build_d
         assert killer.n >= 6 and {status for _, status in statuses} <= {200, 201, 204, 404, 409, 503, 504}, statuses
         assert ("pause", 204) in statuses, statuses
         until(lambda: s.request("POST", f"/sandboxes/{box['sandboxID']}/connect", {"timeout": 300}, timeout=60)[0] in (200, 201))
-        assert again(lambda: Envd(s, box).sh("cat /home/user/f")) == "mine\n"
+        assert through(lambda: Envd(s, box).sh("cat /home/user/f")) == "mine\n"
         # A kill among them wins, whatever is under way.
         for pid in s.roles()["abx-engine"]:
             processes.send(pid)
@@ -286,7 +287,7 @@ def test_overlapping_requests_while_the_disk_is_full_and_the_engine_is_killed(bu
                 assert time.monotonic() < deadline
                 overlap(s, [b["sandboxID"] for b in boxes], 10, len(statuses), statuses, kills=0)
             for box in boxes[2:]:
-                until(lambda box=box: again(lambda: s.kill(box["sandboxID"])) in (204, 404))
+                until(lambda box=box: through(lambda: s.kill(box["sandboxID"])) in (204, 404))
         finally:
             filler.stop()
             killer.stop()
@@ -295,5 +296,5 @@ def test_overlapping_requests_while_the_disk_is_full_and_the_engine_is_killed(bu
         assert {("pause", 204), ("connect", 201)} <= set(statuses), statuses
         for box in boxes[:2]:
             until(lambda box=box: s.request("POST", f"/sandboxes/{box['sandboxID']}/connect", {"timeout": 300}, timeout=60)[0] in (200, 201))
-            assert again(lambda box=box: Envd(s, box).sh("cat /home/user/f")) == "mine\n"
+            assert through(lambda box=box: Envd(s, box).sh("cat /home/user/f")) == "mine\n"
         check_all(s, [b["sandboxID"] for b in boxes[:2]])

@@ -13,8 +13,9 @@ import processes
 import pytest
 from envd import Envd
 from pause_kit import (
-    detail, events, guests, health, kill_guests, kill_role, listed, notes, pool_of, post, records, start_machine_anew, until)
+    detail, events, guests, health, kill_guests, kill_role, listed, notes, pool_of, post, records, start_machine_anew)
 from service import Service
+from waiting import until
 
 KINDS = {"full": None, "filesystem": {"memory": False}}
 
@@ -25,7 +26,7 @@ def service(build_dir, base_template):
         yield s
         for box in listed(s):
             s.kill(box)
-        until(lambda: s.audit() == [])
+        s.until_clean()
 
 
 def paused(service, kind):
@@ -175,7 +176,7 @@ def test_notes_that_are_gone_or_odd_lose_nothing(service):
         note(boxes[at]).unlink()
         note(boxes[at + 1]).write_text("garbage")
         note(boxes[at + 2]).rename(note(boxes[at + 2]).with_name(f"garbage-{at}"))
-    assert service.audit() == []
+    service.until_clean()
     restart(service, "abx-engine")
     assert all(notes(service)[b["sandboxID"]] == b["name"] for b in boxes)
     for box in (boxes[0], boxes[3]):  # without an engine that has started anew
@@ -399,7 +400,7 @@ def test_an_id_that_is_damaged_has_nobody_killed(build_dir, base_template):
         post(s, box, "connect", {"timeout": 60}, 201)
         assert Envd(s, box).sh("cat /home/user/f") == "mine\n"
         assert s.kill(box["sandboxID"]) == 204
-        until(lambda: s.audit() == [])
+        s.until_clean()
 
 
 # ---- the pool ----
@@ -486,7 +487,7 @@ def test_a_pool_that_is_full(build_dir, base_template):
             until(lambda box=box: s.request("POST", f"/sandboxes/{box['sandboxID']}/connect", {"timeout": 600})[0] in (200, 201))
             assert Envd(s, box).sh("cat /home/user/f") == "mine\n"
             assert s.kill(box["sandboxID"]) == 204
-        until(lambda: s.audit() == [])
+        s.until_clean()
 
 
 def test_a_pool_that_cannot_be_opened_keeps_what_is_in_it(build_dir, base_template):

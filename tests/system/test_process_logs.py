@@ -10,7 +10,8 @@ import pytest
 from cli_kit import Cli
 from envd import Envd, EnvdError
 from service import Service
-from test_observe import client_env, e2b_cli, logs, until
+from test_observe import client_env, e2b_cli, logs
+from waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +20,7 @@ def service(build_dir, base_template):
         yield s
         for box in s.request("GET", "/v2/sandboxes")[2]:
             s.kill(box["sandboxID"])
-        assert s.audit() == []
+        s.until_clean()
 
 
 def lines(service, box, event=None, **fields):

@@ -12,6 +12,7 @@ import processes
 import pytest
 from envd import Envd, EnvdError
 from service import Service
+from waiting import again, until
 
 
 @pytest.fixture(scope="module")
@@ -21,20 +22,9 @@ def service(build_dir, base_template):
         end(s)
 
 
-def until(condition, timeout=60, pause=0.05):
-    deadline = time.monotonic() + timeout
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(pause)
-    return value
-
-
 def until_nothing_is_left(service):
     """What a crash left is found by the next comparison, half a minute later."""
-    deadline = time.monotonic() + 90
-    while found := left_over(service):
-        assert time.monotonic() < deadline, found
-        time.sleep(0.2)
+    until(lambda: not left_over(service), lambda: f"nothing left over: {left_over(service)}", timeout=180)
 
 
 def left_over(service):
@@ -163,7 +153,7 @@ def scenario(service):
 
 def test_files_go_back_exactly_and_the_rest_stays(service):
     scenario(service)
-    until(lambda: service.audit() == [])
+    service.until_clean()
 
 
 def test_files_go_back_where_the_pool_has_no_snapshots(build_dir, base_template):
@@ -202,7 +192,7 @@ def test_a_paused_one_stays_paused(service, memory):
     assert types == ["created", "paused", "rolled_back", "rolled_back", "resumed"]
     forget(service, first)
     assert service.kill(box["sandboxID"]) == 204
-    until(lambda: service.audit() == [])
+    service.until_clean()
 
 
 def test_its_time_goes_on(service):
@@ -279,7 +269,7 @@ def test_refusals(build_dir, base_template):
         status, _, answer = s.request("POST", path, {"snapshotID": first}, timeout=60)
         assert status == 500 and "while fetching" in answer["message"], answer
         assert Envd(s, box).sh("cat ~/f; pgrep -c sleep") == "here\n1\n"
-        until(lambda: s.audit() == [])
+        s.until_clean()
 
 
 def workers(service, name):
@@ -348,15 +338,9 @@ def test_a_kill_wins(service, step):
     until_nothing_is_left(service)
 
 
-def through(function, timeout=60):
+def through(function):
     """Through roles that are started again."""
-    deadline = time.monotonic() + timeout
-    while True:
-        try:
-            return function()
-        except (OSError, http.client.HTTPException, EnvdError, AssertionError):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+    return again(function, (OSError, http.client.HTTPException, EnvdError, AssertionError))
 
 
 def kill_role(service, role):

@@ -12,13 +12,13 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import processes
 import pytest
 from limits import own_groups
 from service import OWNER, Service, clean_up, left_behind
+from waiting import BUSY_S, until
 
 
 def abx(build_dir, *args, **kwargs):
@@ -197,10 +197,7 @@ def test_killed_role_comes_back_and_no_request_is_lost(service, role):
         os.kill(pid, signal.SIGKILL)
     status, _, _ = service.request("GET", f"/sandboxes/{box['sandboxID']}")
     assert status == 200
-    deadline = time.monotonic() + 30
-    while len(service.roles().get(role, [])) == 0:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: service.roles().get(role), f"another {role}")
     assert service.kill(box["sandboxID"]) == 204
     assert service.kill(box["sandboxID"]) == 404
 
@@ -232,10 +229,8 @@ def test_keys(service):
     assert service.request("GET", "/v2/sandboxes", headers={"X-API-Key": key["key"]})[0] == 401
     assert service.run_abx("key", "revoke", "no-such-key").returncode == 4
     brief = json.loads(service.run_abx("key", "create", "--expires", "1s", "--json").stdout)["id"]
-    deadline = time.monotonic() + 30
-    while "expired" not in (line := next(n for n in service.run_abx("key", "list").stdout.splitlines() if n.startswith(brief))):
-        assert "expires" in line and time.monotonic() < deadline, line
-        time.sleep(0.2)
+    line = lambda: next(n for n in service.run_abx("key", "list").stdout.splitlines() if n.startswith(brief))
+    until(lambda: "expired" in line(), line)
 
 
 def test_template_list_has_the_ids_that_clients_see(service, build_dir):
@@ -328,18 +323,24 @@ def test_only_a_template_is_not_found(build_dir, base_template):
     with Service(build_dir) as service:
         service.kill(service.create()["sandboxID"])
         [uppers] = [p for p in (service.data_dir / "pool/fs/uppers", service.data_dir / "pool/uppers") if p.exists()]
-        deadline, status = time.monotonic() + 30, 201
-        while status == 201:  # it was made in a slot that was not there yet
-            assert time.monotonic() < deadline
-            # What is being made at that moment may not go; the next round has it.
-            subprocess.run(["rm", "-rf", *uppers.iterdir()], stderr=subprocess.DEVNULL, check=False, timeout=30)
+
+        def refused():
+            # What is being made meanwhile may stay, and one may be made in a slot that was not there yet: the next round has them.
+            subprocess.run(["rm", "-rf", *uppers.iterdir()], stderr=subprocess.DEVNULL, check=False, timeout=BUSY_S)
             status, _, answer = service.request("POST", "/v2/sandboxes", {"templateID": "base"})
+            return status != 201 and (status, answer)
+
+        status, answer = until(refused, "a create that fails")
         assert status == 500 and re.search(r"while starting: .*: No such file", answer["message"]), (status, answer)
         status, _, answer = service.request("POST", "/v2/sandboxes", {"templateID": "bass"})
         assert status == 404 and "template 'bass' not found" in answer["message"], (status, answer)
-        while (status := service.request("POST", "/v2/sandboxes", {"templateID": "base"})[0]) != 201:
-            assert status == 500 and time.monotonic() < deadline
-            time.sleep(0.05)
+
+        def is_made():
+            status = service.request("POST", "/v2/sandboxes", {"templateID": "base"})[0]
+            assert status in (201, 500)
+            return status == 201
+
+        until(is_made, "a create that succeeds again")
 
 
 def empty(service):
@@ -374,13 +375,10 @@ def test_a_data_dir_that_was_deleted_under_its_sandboxes(build_dir, base_templat
         assert service.instance() == instance
         assert "the data dir was emptied" in service.logged()
         assert ("the pool's image was deleted while it was mounted" in service.logged()) == (is_image and delete is empty)
-        processes.wait_gone(inits, 30)
+        processes.wait_gone(inits)
         new = service.create(timeout=600)["sandboxID"]
         assert [box["sandboxID"] for box in service.request("GET", "/v2/sandboxes")[2]] == [new] != [old]
-        deadline = time.monotonic() + 30
-        while found := service.audit():
-            assert time.monotonic() < deadline, found
-            time.sleep(0.2)
+        service.until_clean()
         assert "could not be prepared" not in service.logged()
         mounts = Path("/proc/self/mountinfo").read_text()
         assert mounts.count(str(service.data_dir)) == is_image
@@ -448,7 +446,7 @@ def test_sigterm_keeps_and_sigint_kills(build_dir, base_template):
         service.start()
         assert service.logged().count(ended) == 1, service.logged()
         assert service.request("GET", f"/sandboxes/{box['sandboxID']}")[0] == 404
-        assert service.audit() == []
+        service.until_clean()
         run_dir = Path("/run/abx") / service.instance()
         assert run_dir.is_dir()
         # Without a service the same commands work on the database.
@@ -475,10 +473,7 @@ def test_supervisor_killed_leaves_sandboxes_and_no_role(build_dir, base_template
         box = service.create(timeout=600)
         roles = [pid for pids in service.roles().values() for pid in pids]
         service.stop(signal.SIGKILL)
-        deadline = time.monotonic() + 30
-        while any(os.path.exists(f"/proc/{pid}") for pid in roles):
-            assert time.monotonic() < deadline, "a role outlives its supervisor"
-            time.sleep(0.02)
+        processes.wait_gone(roles)
         service.start()
         assert service.request("GET", f"/sandboxes/{box['sandboxID']}")[2]["state"] == "running"
     finally:
@@ -550,24 +545,18 @@ def test_the_audit_sees_what_a_gateway_still_holds(build_dir, base_template):
         (init,) = first_processes(s)
         namespace = os.stat(f"/proc/{init}/ns/net").st_ino
         gateways = s.roles()["abx-gateway"]
-        assert s.audit() == []
+        s.until_clean()
         for pid in gateways:
             os.kill(pid, signal.SIGSTOP)
         try:
             os.kill(init, signal.SIGKILL)
             holder = f"network namespace {namespace} without sandbox, held by descriptor"
-            deadline = time.monotonic() + 20
-            while not (found := [f for f in s.audit() if f.startswith(holder)]):
-                assert time.monotonic() < deadline, s.audit()
-                time.sleep(0.1)
+            found = until(lambda: [f for f in s.audit() if f.startswith(holder)], lambda: f"{holder} in {s.audit()}")
             assert {int(f.rsplit(" ", 1)[1]) for f in found} <= set(gateways)
         finally:
             for pid in gateways:
                 processes.send(pid, signal.SIGCONT)
-        deadline = time.monotonic() + 20
-        while s.audit():
-            assert time.monotonic() < deadline, s.audit()
-            time.sleep(0.1)
+        s.until_clean()
 
 
 def test_two_services_share_a_machine(build_dir, base_template):
@@ -575,9 +564,9 @@ def test_two_services_share_a_machine(build_dir, base_template):
     with Service(build_dir) as other, Service(build_dir) as one:
         kept, lost = other.create(timeout=600), one.create(timeout=600)
         one.stop(signal.SIGKILL)
-        assert other.audit() == []
+        other.until_clean()
         one.start()
-        assert one.audit() == []
+        one.until_clean()
         run = one.run_abx("doctor", "--audit", "--repair", "--json")
         assert json.loads(run.stdout)["findings"] == []
         for service, box in ((other, kept), (one, lost)):
@@ -587,7 +576,7 @@ def test_two_services_share_a_machine(build_dir, base_template):
         assert one.kill(kept["sandboxID"]) == 404
         one.stop()
         assert other.kill(kept["sandboxID"]) == 204
-        assert other.audit() == []
+        other.until_clean()
 
 
 def status_of(pid, field):

@@ -3,12 +3,12 @@
 import json
 import signal
 import subprocess
-import time
 
 import processes
 import pytest
 from envd import Envd
 from service import Service
+from waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -19,15 +19,7 @@ def service(build_dir, base_template):
             s.kill(box["sandboxID"])
         for snapshot in s.request("GET", "/snapshots")[2]:
             s.request("DELETE", f"/templates/{snapshot['snapshotID']}")
-        until(lambda: s.audit() == [])
-
-
-def until(condition, timeout=30):
-    deadline = time.monotonic() + timeout
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.1)
-    return value
+        s.until_clean()
 
 
 def snapshot(service, box, expect=201, **body):

@@ -12,11 +12,11 @@ import select
 import shutil
 import stat
 import subprocess
-import time
 from pathlib import Path
 
 import processes
 import pytest
+from waiting import until
 
 BUILD = Path(os.environ.get("ABX_BUILD") or Path(__file__).resolve().parents[2] / "build")
 TOOL = BUILD / "tests/tools/sandbox_run"
@@ -130,13 +130,6 @@ def own_mounts(folder):
     """Mounts on the host that are overlays or name `folder`; others come and go meanwhile."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     return [line for line in lines if " - overlay " in line or str(folder) in line]
-
-
-def wait_until(what, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "did not come true in time"
-        time.sleep(0.02)
 
 
 # ---- what it sees
@@ -509,8 +502,8 @@ def test_two_hundred_leave_nothing(run, work, options):
     base = int(re.match(r"base (\d+)\n", done.stdout)[1])
     assert FIRST_UID <= base <= LAST_UID and "= spawn" in done.stdout
     assert own_mounts(work) == mounts
-    wait_until(lambda: not processes_of_range(base))
-    wait_until(lambda: netns_count() < namespaces + 100, 60)
+    until(lambda: not processes_of_range(base))
+    until(lambda: netns_count() < namespaces + 100)
     assert os.listdir(work) == []
 
 
@@ -518,7 +511,7 @@ def test_a_dead_spawner_takes_the_unfinished_sandbox_along(run, work):
     done = run("/bin/true", die=True, check=False)
     pids = [int(pid) for pid in done.stdout.split()]
     assert done.returncode == -9 and len(pids) == 2
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
 
 
 def test_failures_name_their_step_and_leave_nothing(run, work, tmp_path, mount):

@@ -10,7 +10,8 @@ import time
 import processes
 import pytest
 from processes import alive
-from test_engine import Engine, engine, engines, pids_of, wait_for  # noqa: F401 (fixtures)
+from test_engine import Engine, engine, engines, pids_of  # noqa: F401 (fixtures)
+from waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(280)]
 
@@ -25,14 +26,14 @@ def stop_workers(engine, *kinds):
 
 def expect_replaced(engine, stopped):
     for kind, pids in stopped.items():
-        wait_for(f"the end of the stopped ones ({kind})", lambda pids=pids: not any(alive(p) for p in pids))
-        wait_for("workers in their place", lambda kind=kind, n=len(pids): len(engine.workers(kind)) == n)
+        until(lambda pids=pids: not any(alive(p) for p in pids), f"the end of the stopped ones ({kind})")
+        until(lambda kind=kind, n=len(pids): len(engine.workers(kind)) == n, "workers in their place")
 
 
 def end_all(tool):
     for name in pids_of(tool):
         assert tool(f"kill {name}") == "existed=1"
-    wait_for("a clean audit", lambda: tool("audit") == "findings=0 repaired=0", 40)
+    until(lambda: tool("audit") == "findings=0 repaired=0", "a clean audit")
 
 
 def failed(answer):
@@ -59,7 +60,7 @@ def test_stopped_workers_are_replaced_and_their_calls_end(engine):
         assert answer.startswith("err") and "did not finish within" in answer, answer
     expect_replaced(engine, stopped)
     assert engine.log.read_text().count("worker is stuck in a job") == 5
-    wait_for("the second try", lambda: not pids_of(tool).keys() & {"k0", "k1"}, 40)
+    until(lambda: not pids_of(tool).keys() & {"k0", "k1"}, "the second try")
     tool("thaw k2")
     assert tool("freeze k2").startswith("us=")
     assert alive(kept["k2"]) and alive(kept["k3"])
@@ -95,12 +96,12 @@ def test_workers_held_by_the_kernel_do_not_hold_the_engine(engine):
     try:
         # All six are answered, in whatever order they met which worker: the tool gives up (err) when there is none for 30 s.
         assert sum(map(int, re.findall(r"(?:done|failed)=(\d+)", tool("creates 6 x base")))) == 6
-        wait_for("a worker that the kernel holds", lambda: "D" in states(engine.workers("prepare") + engine.workers("create")), 60)
-        wait_for("word of it", lambda: "the kernel holds it" in engine.log.read_text(), 60)
+        until(lambda: "D" in states(engine.workers("prepare") + engine.workers("create")), "a worker that the kernel holds")
+        until(lambda: "the kernel holds it" in engine.log.read_text(), "word of it")
         assert other("info") and pids_of(other).keys() >= kept.keys()
         assert all(alive(p) for p in kept.values())
     finally:
         subprocess.run(["fsfreeze", "--unfreeze", pool], check=True, timeout=60)
-    wait_for("the held one's end", lambda: "has ended at last" in engine.log.read_text(), 60)
-    wait_for("a create that succeeds", lambda: other.error(f"create y{time.monotonic_ns()} base").startswith("ok"), 60)
+    until(lambda: "has ended at last" in engine.log.read_text(), "the held one's end")
+    until(lambda: other.error(f"create y{time.monotonic_ns()} base").startswith("ok"), "a create that succeeds")
     end_all(other)

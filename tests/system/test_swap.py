@@ -5,12 +5,12 @@ import os
 import re
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
 from envd import Envd
 from service import Service
+from waiting import until
 
 pytestmark = pytest.mark.alone  # swap is the machine's
 
@@ -53,14 +53,6 @@ def swap():
 def service(swap, build_dir, base_template):
     with Service(build_dir) as s:
         yield s
-
-
-def until(condition, timeout=120):
-    deadline = time.monotonic() + timeout
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.1)
-    return value
 
 
 def post(service, box, what, body, expect):
@@ -114,7 +106,7 @@ def test_neither_a_resume_nor_a_kill_waits_for_it(service):
         assert until(lambda name=f"round-{i}": envd.run(f"cat /tmp/{name}")[1]) == digest
     post(service, box, "pause", {}, 204)
     assert service.kill(box["sandboxID"]) == 204
-    until(lambda: service.audit() == [])
+    service.until_clean()
 
 
 def test_the_doctor_tries_it(service):

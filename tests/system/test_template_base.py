@@ -10,13 +10,13 @@ import signal
 import subprocess
 import tarfile
 import threading
-import time
 import urllib.error
 import urllib.request
 import zipfile
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = ROOT / "share/template/base"
@@ -259,10 +259,7 @@ def test_killed_build_is_cleared_by_the_next(builder):
                 break
         build.kill()
         build.wait(30)
-    deadline = time.monotonic() + 10
-    while builder.processes() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert builder.processes() == []
+    until(lambda: not builder.processes(), lambda: f"the end of {builder.processes()}")
     assert builder.run("with=abx-no-such-package").returncode != 0
     assert builder.left() == []
 
