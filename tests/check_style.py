@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks what the compiler and clang-format do not: banned functions and exit() outside main in src, and in every folder
-of code the length of files.
+of code the length of files. The README fits a terminal.
 
 usage: check_style.py ROOT          prints `file:line: what` for each violation, exits 1 if there is one
        check_style.py --self-test   checks the check against known good and bad lines
@@ -19,6 +19,7 @@ CALL = re.compile(r"(?<![\w.>])(%s)\s*\(" % "|".join(BANNED))
 PRODUCT = re.compile(r"\bmalloc\s*\([^()]*(?:\([^()]*\))?[^()]*\*[^()]*")
 EXIT = re.compile(r"(?<![\w.>])exit\s*\(")
 MAX_LINES = 800
+MAX_COLUMNS = 80
 C_FOLDERS = ("src", "include", "python")
 CODE_FOLDERS = (*C_FOLDERS, "bench", "libexec", "schema", "script", "share", "tests")
 
@@ -50,6 +51,12 @@ def check_length(text):
     """The same for the length alone: what is read as a whole has to stay readable."""
     count = text.count("\n") + (not text.endswith("\n"))
     return [(MAX_LINES, f"{count} lines, at most {MAX_LINES}: split it by theme")] if count > MAX_LINES else []
+
+
+def check_width(text):
+    """The same for what is read in a terminal."""
+    wide = [(number, len(line)) for number, line in enumerate(text.split("\n"), 1) if len(line) > MAX_COLUMNS]
+    return [(number, f"{n} columns, a terminal has {MAX_COLUMNS}") for number, n in wide]
 
 
 def code_files(root):
@@ -86,6 +93,7 @@ def self_test():
     failed += [line for line in good if check_text("a.c", line)]
     failed += [] if check_length("\n" * (MAX_LINES + 1)) and check_length("\n" * MAX_LINES + "x") else ["801 lines"]
     failed += ["800 lines"] if check_length("\n" * MAX_LINES) or check_length("\n" * (MAX_LINES - 1) + "x") else []
+    failed += [] if check_width("x\n" + "ü" * 80) == [] and [n for n, _ in check_width("x\n" + "y" * 81)] == [2] else ["81 columns"]
     with tempfile.TemporaryDirectory() as folder:
         for name in ("src/base/a.c", "tests/system/test_a.py", "tests/fuzz/corpus/x/a", "script/check"):
             path = Path(folder, name)
@@ -115,6 +123,9 @@ def main():
         for number, what in found:
             print(f"{file.relative_to(root)}:{number}: {what}")
             bad += 1
+    for number, what in check_width((root / "README.md").read_text(encoding="utf-8")):
+        print(f"README.md:{number}: {what}")
+        bad += 1
     if count == 0:
         print(f"{root}: no source file found", file=sys.stderr)
         return 1

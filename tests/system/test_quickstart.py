@@ -29,6 +29,15 @@ def leftovers():
     )
 
 
+def test_installs_what_the_readme_calls():
+    """What needs a package of its own: a machine on which apt was never updated has no way to get it."""
+    packages = subprocess.run(["bash", "-c", ". script/lib.sh; packages_of build quickstart"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    has = set(packages.stdout.split())
+    commands = re.findall(r"`man |python3 -m venv|pip install|ninja -C", (ROOT / "README.md").read_text())
+    needed = {"`man ": "man-db", "python3 -m venv": "python3-venv", "pip install": "python3-pip", "ninja -C": "ninja-build"}
+    assert set(commands) == set(needed) and {needed[c] for c in commands} - has == set()
+
+
 @pytest.mark.slow
 def test_runs_the_sdk_and_leaves_nothing():
     before = leftovers()
