@@ -273,12 +273,10 @@ def test_template_list_marks_the_one_that_a_create_takes(service, build_dir):
         assert lines[0][2] == "CURRENT"
         assert [(line[2], Path(line[-1]).name) for line in lines if line[0] == "twice"] == [("yes", "new"), ("no", "old")]
         # The service was asked too, and has written down the same one.
-        db = sqlite3.connect(f"file:{service.data_dir}/control/abx.db?mode=ro", uri=True, timeout=20)
-        deadline = time.monotonic() + 60
+        db = sqlite3.connect(f"file:{service.data_dir}/control/abx.db?mode=ro", uri=True, timeout=BUSY_S)
         taken = """SELECT b.digest FROM template_names n JOIN template_tags t ON t.template_id = n.template_id
                    JOIN template_builds b ON b.id = t.build_id WHERE n.name = 'twice'"""
-        while not (rows := db.execute(taken).fetchall()) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        rows = until(lambda: db.execute(taken).fetchall(), "its row")
         db.close()
         assert rows == [("new",)]
     finally:
