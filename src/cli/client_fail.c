@@ -2,10 +2,13 @@
 #include <stdio.h>
 
 #include "cli/client.h"
+#include "cli/client/output.h"
 
 int client_fail(const struct abx_error *error)
 {
-    (void)fprintf(stderr, "abx: %s\n", error->message);
+    (void)fputs("abx: ", stderr);
+    output_text(stderr, error->message); /* it may quote a file of somebody else's folder */
+    (void)fputc('\n', stderr);
     switch (error->code) {
     case ABX_INVALID_ARGUMENT:
     case ABX_OUT_OF_RANGE:

@@ -182,10 +182,12 @@ static bool is_host(struct slice host)
            port > 0;
 }
 
+/* C0, DEL and C1 (U+0080 to U+009F): `config list` prints values, and a .env of somebody else's folder must not command the
+ * terminal. */
 static int refuse_text(const char *text, struct abx_err *err)
 {
     for (const unsigned char *p = (const unsigned char *)text; *p; p++)
-        if (*p < ' ' || *p == 0x7f)
+        if (*p < ' ' || *p == 0x7f || (p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0))
             return err_set(err, ABX_INVALID_ARGUMENT, "has a control character");
     if (!utf8_is_valid(slice_str(text)))
         return err_set(err, ABX_INVALID_ARGUMENT, "is not UTF-8");

@@ -113,6 +113,15 @@ def test_a_file_with_a_mistake_is_named(abx):
     assert f"{abx.home}/config.toml: line 2: 'maybe'" in err
 
 
+@pytest.mark.parametrize("name, word", [("ABX_DEFAULT_TEMPLATE", "has a control character"), ("ABX_HTTP_TIMEOUT", "is not a number")])
+def test_a_file_of_somebody_else_s_folder_does_not_command_the_terminal(abx, name, word):
+    for mark in ("\x1b[31m", "\x9b31m"):
+        (abx.home.parents[1] / ".env").write_text(f'{name}="x{mark}"\n')
+        for args in (["config", "list"], ["config", "get", "http2"], ["whoami"]):
+            err = abx(*args, status=2).stderr
+            assert word in err and not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", err), err
+
+
 def test_the_documentation_has_every_key(abx):
     rows = json.loads(abx("config", "list", "--json").stdout)
     text = (ROOT / "docs/configuration.md").read_text()

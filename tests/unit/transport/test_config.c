@@ -221,6 +221,10 @@ static void bad_values_are_refused_with_their_place(void **state)
         { "E2B_API_KEY", "hunter2\nX-Evil: 1",
           "environment E2B_API_KEY: sandbox_api_key: has a space, a control character or one "
           "outside ASCII" },
+        { "ABX_DEFAULT_TEMPLATE",
+          "red\xc2\x9b"
+          "31m",
+          "environment ABX_DEFAULT_TEMPLATE: default_template: has a control character" },
         { "ALICLOUD_ACCESS_KEY_ID", "id",
           "environment ALICLOUD_ACCESS_KEY_ID: access_key_id is set without access_key_secret "
           "(ALICLOUD_ACCESS_KEY_SECRET)" },
