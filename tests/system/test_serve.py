@@ -272,6 +272,8 @@ def test_template_list_marks_the_one_that_a_create_takes(service, build_dir):
         lines = [line.split() for line in service.run_abx("template", "list").stdout.splitlines()]
         assert lines[0][2] == "CURRENT"
         assert [(line[2], Path(line[-1]).name) for line in lines if line[0] == "twice"] == [("yes", "new"), ("no", "old")]
+        # Each is had by its digest.
+        assert service.create(next(t["digest"] for t in as_json if t["name"] == "base"))["sandboxID"]
         # The service was asked too, and has written down the same one.
         db = sqlite3.connect(f"file:{service.data_dir}/control/abx.db?mode=ro", uri=True, timeout=BUSY_S)
         taken = """SELECT b.digest FROM template_names n JOIN template_tags t ON t.template_id = n.template_id
