@@ -193,6 +193,15 @@ static _unused_ bool end_change(const struct abx_err *failure)
     return true;
 }
 
+/* The open one fails. */
+static _unused_ void fail_change(int code, const char *text)
+{
+    struct abx_err failure;
+
+    (void)err_set(&failure, code, "%s", text);
+    assert_true(end_change(&failure));
+}
+
 static _unused_ int fake_list(struct driver *d, const char *after, driver_listed_fn done,
                               void *user, struct abx_err *err)
 {
@@ -390,10 +399,10 @@ static _unused_ void on_tick(uv_timer_t *t)
     (void)t;
 }
 
-/* Runs the loop until `done` is true, for 5 s at most. */
+/* Runs the loop until `done` is true, for a minute at most. */
 static _unused_ bool run_until(bool (*done)(void *user), void *user)
 {
-    int64_t deadline = time_mono_ns() + 5 * NSEC_PER_SEC;
+    int64_t deadline = time_mono_ns() + 60 * NSEC_PER_SEC;
     uv_timer_t tick;
     bool is_done;
 
@@ -498,6 +507,16 @@ static _unused_ struct sandbox *find(const char *id)
     return lifecycle_find(w.lifecycle, id);
 }
 
+static _unused_ bool runs(void *user)
+{
+    return state_of(user) == SANDBOX_RUNNING;
+}
+
+static _unused_ bool is_paused(void *user)
+{
+    return state_of(user) == SANDBOX_PAUSED;
+}
+
 struct request_answer {
     unsigned n;
     int status; /* 0 = a failure */
@@ -548,7 +567,6 @@ static _unused_ void reach_paused(enum sandbox_state want, const char *id)
 {
     bool drops_memory = want == SANDBOX_STOPPING;
     bool has_gateway = w.has_gateway;
-    struct abx_err failure;
 
     if (want == SANDBOX_CHECKING) {
         request_as(id, &(struct sandbox_request){ .what = EV_PAUSE, .must_be_healthy = true },
@@ -561,8 +579,7 @@ static _unused_ void reach_paused(enum sandbox_state want, const char *id)
     if (want == SANDBOX_DRAINING || want == SANDBOX_FREEZING)
         return;
     if (want == SANDBOX_THAWING) {
-        (void)err_set(&failure, ABX_DEADLINE_EXCEEDED, "not frozen");
-        assert_true(end_change(&failure));
+        fail_change(ABX_DEADLINE_EXCEEDED, "not frozen");
         return;
     }
     assert_true(end_change(NULL));

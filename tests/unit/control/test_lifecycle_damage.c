@@ -7,16 +7,6 @@
 
 #include "control/lifecycle_internal.h"
 
-static bool is_paused(void *user)
-{
-    return state_of(user) == SANDBOX_PAUSED;
-}
-
-static bool runs(void *user)
-{
-    return state_of(user) == SANDBOX_RUNNING;
-}
-
 static void a_pool_that_cannot_be_read_loses_no_one(void **state)
 {
     struct answer a = { 0 };

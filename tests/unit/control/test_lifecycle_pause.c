@@ -3,20 +3,10 @@
 
 #include "control/lifecycle_internal.h"
 
-static bool is_paused(void *user)
-{
-    return state_of(user) == SANDBOX_PAUSED;
-}
-
 static bool is_killed(void *user)
 {
     (void)user;
     return w.fake.n_kills > 0;
-}
-
-static bool runs(void *user)
-{
-    return state_of(user) == SANDBOX_RUNNING;
 }
 
 static void gateways_let_go_before_the_freeze(void **state)
@@ -174,13 +164,11 @@ static void without_memory_the_files_are_synced_and_the_processes_end_last(void 
 static void a_stop_that_fails_is_tried_again(void **state)
 {
     struct answer a = { 0 };
-    struct abx_err failure;
     char id[SANDBOX_ID_SIZE];
 
     (void)state;
     reach(SANDBOX_STOPPING, &a, id);
-    (void)err_set(&failure, ABX_INTERNAL, "stuck");
-    assert_true(end_change(&failure));
+    fail_change(ABX_INTERNAL, "stuck");
     assert_int_equal(reached.n, 0);
     assert_true(run_until(has_change, NULL));
     assert_int_equal(w.fake.n_stops, 2);
@@ -192,13 +180,11 @@ static void a_stop_that_fails_is_tried_again(void **state)
 static void a_stop_of_what_the_driver_does_not_know_is_done(void **state)
 {
     struct answer a = { 0 };
-    struct abx_err failure;
     char id[SANDBOX_ID_SIZE];
 
     (void)state;
     reach(SANDBOX_STOPPING, &a, id);
-    (void)err_set(&failure, ABX_NOT_FOUND, "no sandbox");
-    assert_true(end_change(&failure));
+    fail_change(ABX_NOT_FOUND, "no sandbox");
     assert_int_equal(reached.status, 204);
     assert_true(is_paused(id));
     /* Its files are gone, too: it stays until it is killed. */
@@ -211,15 +197,13 @@ static void a_stop_of_what_the_driver_does_not_know_is_done(void **state)
 static void a_stop_that_fails_for_ever_is_over_one_day(void **state)
 {
     struct answer a = { 0 };
-    struct abx_err failure;
     char id[SANDBOX_ID_SIZE];
     const char *ids[] = { id };
 
     (void)state;
     reach(SANDBOX_STOPPING, &a, id);
     find(id)->t_state_ns -= 61 * NSEC_PER_SEC;
-    (void)err_set(&failure, ABX_INTERNAL, "stuck");
-    assert_true(end_change(&failure));
+    fail_change(ABX_INTERNAL, "stuck");
     assert_int_equal(reached.status, 204);
     assert_true(is_paused(id));
     /* The comparison goes on with it. */
@@ -234,7 +218,6 @@ static void a_freeze_that_fails_leaves_it_running(void **state)
 {
     struct request_answer pause;
     struct answer a = { 0 };
-    struct abx_err failure;
     char id[SANDBOX_ID_SIZE];
     int64_t end_ms;
 
@@ -242,13 +225,11 @@ static void a_freeze_that_fails_leaves_it_running(void **state)
     reach(SANDBOX_RUNNING, &a, id);
     end_ms = find(id)->end_ms;
     request(id, EV_PAUSE, false, &pause);
-    (void)err_set(&failure, ABX_DEADLINE_EXCEEDED, "not frozen in 5 s");
-    assert_true(end_change(&failure));
+    fail_change(ABX_DEADLINE_EXCEEDED, "not frozen in 5 s");
     assert_int_equal(pause.http, 504);
     assert_non_null(strstr(pause.text, "while freezing: not frozen in 5 s"));
     assert_int_equal(state_of(id), SANDBOX_THAWING);
-    (void)err_set(&failure, ABX_UNAVAILABLE, "away");
-    assert_true(end_change(&failure));
+    fail_change(ABX_UNAVAILABLE, "away");
     assert_true(run_until(has_change, NULL));
     assert_int_equal(w.fake.n_thaws, 2);
     assert_true(end_change(NULL));
@@ -266,14 +247,12 @@ static void a_wake_that_fails_leaves_it_paused(void **state)
     (void)state;
     reach(SANDBOX_WAKING, &a, id);
     assert_true(w.fake.is_resume);
-    (void)err_set(&failure, ABX_NOT_FOUND, "no group");
-    assert_true(end_change(&failure));
+    fail_change(ABX_NOT_FOUND, "no group");
     assert_int_equal(reached.http, 410); /* not 404: the sandbox is there */
     assert_non_null(strstr(reached.text, "cannot be resumed while waking: no group"));
     assert_int_equal(state_of(id), SANDBOX_PAUSED);
     request(id, EV_RESUME, false, &reached);
-    (void)err_set(&failure, ABX_INTERNAL, "odd");
-    assert_true(end_change(&failure));
+    fail_change(ABX_INTERNAL, "odd");
     assert_int_equal(reached.http, 500);
     request(id, EV_RESUME, false, &reached);
     (void)err_reason(&failure, ABX_REASON_BUSY, "the pool is read-only");
@@ -288,13 +267,11 @@ static void a_wake_that_fails_leaves_it_paused(void **state)
 static void what_has_no_processes_to_thaw_starts_with_its_files(void **state)
 {
     struct answer a = { 0 };
-    struct abx_err failure;
     char id[SANDBOX_ID_SIZE];
 
     (void)state;
     reach(SANDBOX_WAKING, &a, id);
-    (void)err_set(&failure, ABX_FAILED_PRECONDITION, "no processes");
-    assert_true(end_change(&failure));
+    fail_change(ABX_FAILED_PRECONDITION, "no processes");
     assert_int_equal(reached.n, 0);
     assert_false(find(id)->keeps_memory);
     assert_true(w.fake.is_resume);
@@ -313,10 +290,7 @@ static void what_runs_although_its_row_says_paused_ends_and_starts(void **state)
     (void)state;
     reach(SANDBOX_RUNNING, &a, id);
     request(id, EV_PAUSE, true, &reached);
-    while (state_of(id) != SANDBOX_PAUSED) {
-        (void)end_change(NULL);
-        (void)uv_run(&w.loop, UV_RUN_NOWAIT);
-    }
+    go_to(id, SANDBOX_PAUSED);
     request(id, EV_CONNECT, false, &reached);
     (void)err_reason(&failure, ABX_REASON_CONFLICT, "it is not stopped");
     end_create(&failure);
@@ -330,10 +304,7 @@ static void what_runs_although_its_row_says_paused_ends_and_starts(void **state)
     assert_int_equal(reached.status, 201);
     /* Once: whatever is in the way then is told. */
     request(id, EV_PAUSE, true, &reached);
-    while (state_of(id) != SANDBOX_PAUSED) {
-        (void)end_change(NULL);
-        (void)uv_run(&w.loop, UV_RUN_NOWAIT);
-    }
+    go_to(id, SANDBOX_PAUSED);
     request(id, EV_CONNECT, false, &reached);
     end_create(&failure);
     assert_true(end_change(NULL));
@@ -497,10 +468,7 @@ static void who_asks_after_its_end_does_not_keep_it(void **state)
         } else { /* the pause comes first, and then there is nothing to copy from */
             assert_int_equal(late.n, 0);
             assert_int_equal(state_of(id), SANDBOX_FREEZING);
-            while (state_of(id) != SANDBOX_PAUSED) {
-                (void)end_change(NULL);
-                (void)uv_run(&w.loop, UV_RUN_NOWAIT);
-            }
+            go_to(id, SANDBOX_PAUSED);
             assert_int_equal(late.http, 409);
         }
     }
@@ -574,10 +542,7 @@ static void it_pauses_itself_the_way_it_was_told(void **state)
         expire(id);
         assert_true(run_until(has_change, NULL));
         assert_int_equal(w.fake.is_synced, !memory);
-        while (state_of(id) != SANDBOX_PAUSED) {
-            (void)end_change(NULL);
-            (void)uv_run(&w.loop, UV_RUN_NOWAIT);
-        }
+        go_to(id, SANDBOX_PAUSED);
         assert_int_equal(find(id)->keeps_memory, memory);
         a = (struct answer){ 0 };
     }
@@ -631,14 +596,12 @@ static void a_resume_that_fails_changes_nothing(void **state)
 {
     struct request_answer got;
     struct answer a = { 0 };
-    struct abx_err failure;
     char id[SANDBOX_ID_SIZE];
 
     (void)state;
     reach(SANDBOX_PAUSED, &a, id);
     resume_with(id, json_pack("{s:{s:s}}", "lifecycle", "onTimeout", "pause"), &got);
-    (void)err_set(&failure, ABX_DEADLINE_EXCEEDED, "not thawed");
-    assert_true(end_change(&failure));
+    fail_change(ABX_DEADLINE_EXCEEDED, "not thawed");
     assert_int_equal(got.http, 504);
     assert_false(sandbox_pauses_itself(find(id)));
     resume_with(id, NULL, &got);
@@ -667,15 +630,9 @@ static void check_after(const struct after *x, bool drops_memory)
     reach(x->state, &a, id);
     if (drops_memory && x->state == SANDBOX_PAUSED) {
         request(id, EV_RESUME, false, &reached);
-        while (state_of(id) != SANDBOX_RUNNING) {
-            (void)end_change(NULL);
-            (void)uv_run(&w.loop, UV_RUN_NOWAIT);
-        }
+        go_to(id, SANDBOX_RUNNING);
         request(id, EV_PAUSE, true, &reached);
-        while (state_of(id) != SANDBOX_PAUSED) {
-            (void)end_change(NULL);
-            (void)uv_run(&w.loop, UV_RUN_NOWAIT);
-        }
+        go_to(id, SANDBOX_PAUSED);
     }
     close_all();
     open_all();

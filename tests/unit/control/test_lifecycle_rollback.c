@@ -3,16 +3,6 @@
 
 #include "control/lifecycle_internal.h"
 
-static bool runs(void *user)
-{
-    return state_of(user) == SANDBOX_RUNNING;
-}
-
-static bool is_paused(void *user)
-{
-    return state_of(user) == SANDBOX_PAUSED;
-}
-
 static void the_files_are_there_before_anything_ends(void **state)
 {
     char id[SANDBOX_ID_SIZE], copy[SANDBOX_ID_SIZE];
@@ -113,7 +103,6 @@ static void without_files_nothing_happens(void **state)
 {
     static const enum sandbox_state from[] = { SANDBOX_RUNNING, SANDBOX_PAUSED };
     struct request_answer back;
-    struct abx_err failure;
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(from); i++) {
@@ -125,8 +114,7 @@ static void without_files_nothing_happens(void **state)
         n_holds = w.n_holds;
         n_freezes = w.fake.n_freezes;
         request_rollback(id, &back);
-        (void)err_set(&failure, ABX_RESOURCE_EXHAUSTED, "the disk is full");
-        assert_true(end_change(&failure));
+        fail_change(ABX_RESOURCE_EXHAUSTED, "the disk is full");
         assert_int_equal(back.http, 429);
         assert_non_null(strstr(back.text, "Error rolling back sandbox"));
         assert_non_null(strstr(back.text, "while fetching"));
@@ -173,15 +161,13 @@ static void a_snapshot_that_goes_while_it_waits_is_not_found(void **state)
 static void one_that_does_not_freeze_runs_on(void **state)
 {
     struct answer a = { 0 };
-    struct abx_err failure;
     char id[SANDBOX_ID_SIZE];
     int64_t end_ms;
 
     (void)state;
     reach(SANDBOX_HALTING, &a, id);
     end_ms = find(id)->end_ms;
-    (void)err_set(&failure, ABX_DEADLINE_EXCEEDED, "not frozen in 5 s");
-    assert_true(end_change(&failure));
+    fail_change(ABX_DEADLINE_EXCEEDED, "not frozen in 5 s");
     assert_int_equal(reached.http, 504);
     assert_non_null(strstr(reached.text, "while halting: not frozen in 5 s"));
     assert_int_equal(state_of(id), SANDBOX_THAWING);
@@ -195,7 +181,6 @@ static void what_the_driver_refuses_is_undone(void **state)
 {
     static const enum sandbox_state exchanging[] = { SANDBOX_EXCHANGING,
                                                      SANDBOX_EXCHANGING_PAUSED };
-    struct abx_err failure;
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(exchanging); i++) {
@@ -204,8 +189,7 @@ static void what_the_driver_refuses_is_undone(void **state)
         char id[SANDBOX_ID_SIZE];
 
         reach(exchanging[i], &a, id);
-        (void)err_set(&failure, ABX_INTERNAL, "no room for a name");
-        assert_true(end_change(&failure));
+        fail_change(ABX_INTERNAL, "no room for a name");
         assert_int_equal(reached.http, 500);
         assert_non_null(strstr(reached.text, "while exchanging"));
         go_to(id, was_paused ? SANDBOX_PAUSED : SANDBOX_RUNNING);
@@ -235,13 +219,11 @@ static void what_may_have_been_done_is_asked_for_again(void **state)
 
         reach(exchanging[i], &a, id);
         memcpy(copy, w.fake.exchanged_id, sizeof copy);
-        (void)err_set(&failure, ABX_UNAVAILABLE, "the connection ended");
-        assert_true(end_change(&failure));
+        fail_change(ABX_UNAVAILABLE, "the connection ended");
         assert_int_equal(state_of(id), exchanging[i]);
         assert_int_equal(reached.n, 0);
-        (void)err_set(&failure, ABX_DEADLINE_EXCEEDED, "no answer");
         assert_true(run_until(has_change, NULL));
-        assert_true(end_change(&failure));
+        fail_change(ABX_DEADLINE_EXCEEDED, "no answer");
         (void)err_reason(&failure, ABX_REASON_CONFLICT, "it is being changed");
         assert_true(run_until(has_change, NULL));
         assert_true(end_change(&failure));
@@ -277,9 +259,8 @@ static void after_that_only_who_looked_is_believed(void **state)
         else
             assert_true(end_change(&failure));
         for (size_t k = 0; k < ARRAY_SIZE(codes); k++) {
-            (void)err_set(&failure, codes[k], "nobody could look");
             assert_true(run_until(has_change, NULL));
-            assert_true(end_change(&failure));
+            fail_change(codes[k], "nobody could look");
             assert_int_equal(state_of(id), at);
             assert_true(lifecycle_is_kept(w.lifecycle, copy));
             assert_int_equal(w.fake.n_kills, 0);
@@ -306,16 +287,14 @@ static void one_that_the_driver_has_lost_does_not_wait_for_ever(void **state)
 {
     static const enum sandbox_state exchanging[] = { SANDBOX_EXCHANGING,
                                                      SANDBOX_EXCHANGING_PAUSED };
-    struct abx_err failure;
 
     (void)state;
-    (void)err_set(&failure, ABX_UNAVAILABLE, "the connection ended");
     for (size_t i = 0; i < ARRAY_SIZE(exchanging); i++) {
         struct answer a = { 0 };
         char id[SANDBOX_ID_SIZE];
 
         reach(exchanging[i], &a, id);
-        assert_true(end_change(&failure));
+        fail_change(ABX_UNAVAILABLE, "the connection ended");
         w.fake.hides_stopped = true; /* its files may be there */
         lifecycle_driver_up(w.lifecycle);
         end_list(NULL, 0, false);
@@ -346,7 +325,6 @@ static void processes_that_do_not_end_are_not_waited_for(void **state)
 {
     static const int codes[] = { ABX_DEADLINE_EXCEEDED, ABX_FAILED_PRECONDITION, ABX_INTERNAL };
     static const enum sandbox_state ending[] = { SANDBOX_ENDING, SANDBOX_ENDING_PAUSED };
-    struct abx_err failure;
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(ending) * ARRAY_SIZE(codes); i++) {
@@ -358,21 +336,20 @@ static void processes_that_do_not_end_are_not_waited_for(void **state)
         int64_t warned_ns;
 
         reach(at, &a, id);
-        (void)err_set(&failure, codes[i % ARRAY_SIZE(codes)], "stuck");
-        assert_true(end_change(&failure));
+        fail_change(codes[i % ARRAY_SIZE(codes)], "stuck");
         assert_int_equal(state_of(id), at);
         warned_ns = find(id)->t_warned_ns;
         assert_true(warned_ns > 0);
         (void)uv_timer_start(&find(id)->timer, lifecycle_on_timer, 0, 0); /* now, not later */
         assert_true(run_until(has_change, NULL));
         find(id)->t_state_ns -= 55 * NSEC_PER_SEC;
-        assert_true(end_change(&failure));
+        fail_change(codes[i % ARRAY_SIZE(codes)], "stuck");
         assert_int_equal(state_of(id), at);
         assert_true(find(id)->t_warned_ns == warned_ns); /* said once */
         (void)uv_timer_start(&find(id)->timer, lifecycle_on_timer, 0, 0);
         assert_true(run_until(has_change, NULL));
         find(id)->t_state_ns -= 6 * NSEC_PER_SEC;
-        assert_true(end_change(&failure));
+        fail_change(codes[i % ARRAY_SIZE(codes)], "stuck");
         assert_true(run_until(is_paused, id));
         assert_true(run_until(is_requested, &reached));
         assert_false(find(id)->keeps_memory);
@@ -397,16 +374,14 @@ static void processes_that_do_not_end_are_not_waited_for(void **state)
 static void processes_that_the_driver_does_not_know_have_ended(void **state)
 {
     static const enum sandbox_state ending[] = { SANDBOX_ENDING, SANDBOX_ENDING_PAUSED };
-    struct abx_err failure;
 
     (void)state;
-    (void)err_set(&failure, ABX_NOT_FOUND, "no sandbox");
     for (size_t i = 0; i < ARRAY_SIZE(ending); i++) {
         struct answer a = { 0 };
         char id[SANDBOX_ID_SIZE];
 
         reach(ending[i], &a, id);
-        assert_true(end_change(&failure));
+        fail_change(ABX_NOT_FOUND, "no sandbox");
         assert_int_equal(state_of(id), i == 0 ? SANDBOX_RESTARTING : SANDBOX_PARKING);
         go_to(id, i == 0 ? SANDBOX_RUNNING : SANDBOX_PAUSED);
         assert_int_equal(reached.status, 200);

@@ -147,23 +147,31 @@ static void send_answer(struct lab *l, const uint8_t *query, size_t n, uint8_t w
     assert_int_equal(sendto(l->server, m, n, 0, (const struct sockaddr *)peer, sizeof *peer), n);
 }
 
+/* The right answer comes behind `n_wrong` others. */
+static void ask_amid_wrong_answers(struct lab *l, struct resolver_account *account, struct asker *a,
+                                   unsigned n_wrong)
+{
+    struct sockaddr_in peer;
+    uint8_t query[512];
+    size_t n;
+
+    assert_int_equal(ask(l, 1, account, a), 0);
+    n = hear(l, query, &peer);
+    for (unsigned i = 0; i < n_wrong; i++)
+        send_answer(l, query, n, 0xff, &peer);
+    send_answer(l, query, n, 0, &peer);
+}
+
 static void wrong_answers_are_read_in_turns(void **state)
 {
     struct resolver_account account = { 0 };
-    struct sockaddr_in peer;
-    uint8_t query[512];
     struct asker a;
     struct lab l;
-    size_t n;
     int turns = 0;
 
     (void)state;
     lab_open(&l, 16);
-    assert_int_equal(ask(&l, 1, &account, &a), 0);
-    n = hear(&l, query, &peer);
-    for (int i = 0; i < 50; i++)
-        send_answer(&l, query, n, 0xff, &peer);
-    send_answer(&l, query, n, 0, &peer);
+    ask_amid_wrong_answers(&l, &account, &a, 50);
     for (; turns < 10 && !a.is_done; turns++)
         (void)uv_run(&l.loop, UV_RUN_ONCE);
     assert_true(a.is_done && a.has_answer);
@@ -176,20 +184,14 @@ static void wrong_answers_are_read_in_turns(void **state)
 static void a_flood_of_wrong_answers_ends_the_guessing(void **state)
 {
     struct resolver_account account = { 0 };
-    struct sockaddr_in peer;
     uint8_t query[512];
     struct asker a;
     struct lab l;
-    size_t n;
     uint64_t end;
 
     (void)state;
     lab_open(&l, 16);
-    assert_int_equal(ask(&l, 1, &account, &a), 0);
-    n = hear(&l, query, &peer);
-    for (int i = 0; i < 200; i++)
-        send_answer(&l, query, n, 0xff, &peer);
-    send_answer(&l, query, n, 0, &peer); /* too late */
+    ask_amid_wrong_answers(&l, &account, &a, 200); /* the right one is too late */
     end = uv_hrtime() / 1000000 + DEADLINE_MS;
     while (!a.is_done && uv_hrtime() / 1000000 < end)
         (void)uv_run(&l.loop, UV_RUN_ONCE);
