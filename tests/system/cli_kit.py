@@ -10,6 +10,9 @@ import termios
 import time
 from pathlib import Path
 
+import pytest
+from service import Service
+
 HIDDEN = ("ABX_", "E2B_", "ALICLOUD_", "ALIBABA_")
 
 
@@ -120,3 +123,21 @@ class Terminal:
 
 
 __all__ = ["Cli", "Terminal", "signal"]
+
+
+@pytest.fixture(scope="module")
+def service(build_dir, base_template):
+    with Service(build_dir) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def cli(build_dir, service, tmp_path_factory):
+    return Cli(build_dir, tmp_path_factory.mktemp("home"), service.client_env())
+
+
+@pytest.fixture(scope="module")
+def box(cli):
+    made = cli.text("create", "--timeout", "1h")
+    yield made
+    cli.run("kill", made)

@@ -1,6 +1,9 @@
-"""A sandbox as tests of libabx see it: short forms of the calls, results as Python values."""
+"""A sandbox as tests of libabx see it: short forms of the calls, results as Python values; fixtures, real and fake."""
 
 import ctypes
+
+import pytest
+from fake_envd import FakeEnvd
 
 from libabx import Error, Library
 
@@ -163,3 +166,47 @@ class Source:
 
 
 __all__ = ["Box", "Error", "Library", "Source", "collect", "entry"]
+
+
+def error_of(call, *args, **kw):
+    with pytest.raises(Error) as e:
+        call(*args, **kw)
+    return e.value
+
+
+# --- fixtures ---
+
+
+@pytest.fixture(scope="module")
+def made(service):
+    return service.create(timeout=3000)
+
+
+@pytest.fixture(params=["json", "protobuf"])
+def box(request, abx, client, service, made):
+    """The sandbox through each codec, with an empty folder /tmp/t."""
+    b = Box(abx, client, service, made, protobuf=request.param == "protobuf")
+    b.run("rm -rf /tmp/t; mkdir /tmp/t")
+    yield b
+    b.close()
+
+
+@pytest.fixture
+def server():
+    s = FakeEnvd()
+    yield s
+    s.close()
+
+
+class FakeService:
+    def __init__(self, server):
+        self.key, self.origin = "key", f"http://127.0.0.1:{server.port}"
+
+
+@pytest.fixture
+def fake_box(abx, client, server):
+    """A sandbox whose envd, and control plane, is the fake `server`."""
+    made = {"sandboxID": "i1", "envdVersion": "0.6.13", "envdAccessToken": "token"}
+    b = Box(abx, client, FakeService(server), made, envd_url=f"http://127.0.0.1:{server.port}")
+    yield b
+    b.close()

@@ -1,4 +1,4 @@
-"""What every system test may use: where the built tree, the tools, the base template and our Python package are."""
+"""What every system test may use: where the built tree, the tools, the base template and our Python package are; libabx."""
 
 import fcntl
 import os
@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import service
+
+from libabx import Library
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,6 +44,18 @@ def pytest_sessionstart(session):
 def build_dir():
     """The build tree under test (ABX_BUILD, else build/)."""
     return Path(os.environ.get("ABX_BUILD", ROOT / "build"))
+
+
+@pytest.fixture(scope="module")
+def abx(build_dir):
+    """libabx of the build tree."""
+    return Library(build_dir)
+
+
+@pytest.fixture
+def client(abx):
+    with abx.client() as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

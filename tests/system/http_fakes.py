@@ -14,6 +14,8 @@ import subprocess
 import threading
 from collections import Counter
 
+import pytest
+
 REASON = {
     "none": 0, "too_large": 2, "name": 19, "connect": 20, "tls": 21, "disconnected": 22, "protocol": 23, "timeout": 24,
 }  # fmt: skip
@@ -328,3 +330,27 @@ def server_tls(certificates, name, *alpn):
     if alpn:
         context.set_alpn_protocols(list(alpn))
     return context
+
+
+# ---- fixtures ----
+
+
+@pytest.fixture(scope="module")
+def loop():
+    it = Loop()
+    yield it
+    it.stop()
+
+
+@pytest.fixture
+def peer(loop):
+    """Makes servers with the given answer."""
+    peers = []
+
+    def make(answer, **options):
+        peers.append(Peer(loop, answer, **options))
+        return peers[-1]
+
+    yield make
+    for p in peers:
+        p.stop()

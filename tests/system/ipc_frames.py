@@ -6,7 +6,6 @@ number -> list of raw values (int or bytes).
 
 import array
 import socket
-import struct
 import threading
 
 HELLO, HELLO_REPLY, ERROR = 11, 12, 10

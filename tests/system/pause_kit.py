@@ -6,7 +6,9 @@ import signal
 from pathlib import Path
 
 import processes
+import pytest
 from envd import EnvdError
+from service import Service
 from waiting import again, until
 
 
@@ -104,3 +106,13 @@ def start_machine_anew(service):
             os.unlink(f"/run/abx/{instance}/sandboxes/{record}")
 
     kill_role(service, "serve", rest)
+
+
+@pytest.fixture(scope="module")
+def service(build_dir, base_template):
+    """One for the whole file; nothing may be left in the end."""
+    with Service(build_dir) as s:
+        yield s
+        for box in s.request("GET", "/v2/sandboxes")[2]:
+            s.kill(box["sandboxID"])
+        s.until_clean()

@@ -4,8 +4,10 @@ import os
 from pathlib import Path
 
 import processes
-from guest import Guest
+import pytest
 from sanitizers import resident_kib
+
+from guest import Guest
 
 
 class Remote(Guest):
@@ -83,3 +85,10 @@ def usage(service):
         fds = sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in pids)
         found[name] = (sorted(pids), fds, sum(map(resident_kib, pids)))
     return found
+
+
+@pytest.fixture(scope="module")
+def box(service):
+    remote = Remote(service)
+    yield remote
+    remote.close()

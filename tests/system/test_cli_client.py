@@ -11,21 +11,9 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
-from cli_kit import Cli
+from cli_kit import Cli, cli, service  # noqa: F401 (fixtures)
 from fake_envd import FakeEnvd
-from service import Service
 from waiting import until
-
-
-@pytest.fixture(scope="module")
-def service(build_dir, base_template):
-    with Service(build_dir) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def cli(build_dir, service, tmp_path_factory):
-    return Cli(build_dir, tmp_path_factory.mktemp("home"), service.client_env())
 
 
 @pytest.fixture(scope="module")

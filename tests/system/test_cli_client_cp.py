@@ -9,30 +9,11 @@ import subprocess
 import urllib.parse
 
 import pytest
-from cli_kit import Cli
+from cli_kit import Cli, box, cli, service  # noqa: F401 (fixtures)
 from fake_envd import FakeEnvd
-from service import Service
 from waiting import until
 
 NAMES = ["plain", "new\nline", "ünï ☃", "-dash", "--json", "quo'te\"s", "per%41cent", "a:b", " ", "back\\slash", "?q&x=1#f", "\x1b[31m"]
-
-
-@pytest.fixture(scope="module")
-def service(build_dir, base_template):
-    with Service(build_dir) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def cli(build_dir, service, tmp_path_factory):
-    return Cli(build_dir, tmp_path_factory.mktemp("home"), service.client_env())
-
-
-@pytest.fixture(scope="module")
-def box(cli):
-    made = cli.text("create", "--timeout", "1h")
-    yield made
-    cli.run("kill", made)
 
 
 def tree_of(root):

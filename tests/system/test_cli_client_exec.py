@@ -10,29 +10,10 @@ import threading
 
 import pytest
 import sanitizers
-from cli_kit import Cli
-from service import Service
+from cli_kit import box, cli, service  # noqa: F401 (fixtures)
 from waiting import until
 
 SIZE = 100_000_000
-
-
-@pytest.fixture(scope="module")
-def service(build_dir, base_template):
-    with Service(build_dir) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def cli(build_dir, service, tmp_path_factory):
-    return Cli(build_dir, tmp_path_factory.mktemp("home"), service.client_env())
-
-
-@pytest.fixture(scope="module")
-def box(cli):
-    made = cli.text("create", "--timeout", "1h")
-    yield made
-    cli.run("kill", made)
 
 
 def running(cli, box, what):

@@ -11,7 +11,7 @@ import signal
 
 import pytest
 from cheaders import Headers
-from client_kit import Library
+
 from libabx import ROOT
 
 HEADERS = "\n".join(re.sub(r"/\*.*?\*/", " ", p.read_text(), flags=re.S) for p in sorted((ROOT / "include/abx").glob("*.h")))
@@ -96,11 +96,6 @@ def in_a_child(function):
             os.write(2, f"{type(e).__name__}: {e}\n".encode())
             os._exit(1)
     return os.waitpid(child, 0)[1]
-
-
-@pytest.fixture(scope="module")
-def abx(build_dir):
-    return Library(build_dir)
 
 
 @pytest.fixture(autouse=True)

@@ -4,17 +4,12 @@ import os
 
 import pytest
 from acs3_peer import KEY_ID, SECRET, Peer
-
-from libabx import Error, Library
 from service import Service
+
+from libabx import Error
 
 UNSET = -1
 SANDBOX = {"sandboxID": "i1", "templateID": "base", "clientID": "c", "envdVersion": "0.6.13"}
-
-
-@pytest.fixture(scope="module")
-def abx(build_dir):
-    return Library(build_dir)
 
 
 @pytest.fixture

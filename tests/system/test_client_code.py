@@ -46,11 +46,6 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_DELETE = answer
 
 
-@pytest.fixture(scope="module")
-def abx(build_dir):
-    return libabx.Library(build_dir)
-
-
 @pytest.fixture
 def server():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

@@ -6,7 +6,7 @@ import os
 import time
 
 import pytest
-from client_kit import Box, Error, Library, collect
+from client_kit import Box, Error, box, collect, error_of, made  # noqa: F401 (fixtures)
 from service import Service
 from waiting import until
 
@@ -15,35 +15,6 @@ from waiting import until
 def service(build_dir):
     with Service(build_dir) as s:
         yield s
-
-
-@pytest.fixture(scope="module")
-def abx(build_dir):
-    return Library(build_dir)
-
-
-@pytest.fixture
-def client(abx):
-    with abx.client() as c:
-        yield c
-
-
-@pytest.fixture(scope="module")
-def made(service):
-    return service.create(timeout=3000)
-
-
-@pytest.fixture(params=["json", "protobuf"])
-def box(request, abx, client, service, made):
-    b = Box(abx, client, service, made, protobuf=request.param == "protobuf")
-    yield b
-    b.close()
-
-
-def error_of(call, *args, **kw):
-    with pytest.raises(Error) as e:
-        call(*args, **kw)
-    return e.value
 
 
 def memory_kib():

@@ -5,14 +5,9 @@ import socket
 import threading
 
 import pytest
-
-from libabx import Error, Library
 from service import Service
 
-
-@pytest.fixture(scope="module")
-def abx(build_dir):
-    return Library(build_dir)
+from libabx import Error
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-
 from conftest import ROOT
-from libabx import Error, Library
 from service import Service
 from waiting import until
+
+from libabx import Error
 
 SANDBOX = {"sandboxID": "i1", "templateID": "base", "clientID": "c", "envdVersion": "0.6.13"}
 LISTED = {
@@ -28,11 +28,6 @@ METRIC = {
 }
 LOG = {"timestamp": "2026-01-02T03:04:05Z", "message": "hello", "level": "info", "fields": {"a": "b"}}
 SNAPSHOT = {"snapshotID": "team/x:default", "names": ["team/x"]}
-
-
-@pytest.fixture(scope="module")
-def abx(build_dir):
-    return Library(build_dir)
 
 
 class Fake:
@@ -92,12 +87,6 @@ def fake():
     server = Fake()
     yield server
     server.close()
-
-
-@pytest.fixture
-def client(abx):
-    with abx.client() as made:
-        yield made
 
 
 @pytest.fixture

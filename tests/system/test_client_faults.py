@@ -9,39 +9,13 @@ from types import SimpleNamespace
 
 import fake_envd as fake
 import pytest
-from client_kit import Box, Error, Library, Source, collect
+from client_kit import Box, Error, FakeService, Source, collect, fake_box as box, server  # noqa: F401 (fixtures)
 from fake_envd import DONE, END, GONE, START, envelope, output
 from waiting import until
 
 PROTOCOL = ("INTERNAL", "PROTOCOL")
 CUT = ("UNAVAILABLE", "DISCONNECTED")
 LOST = ("DATA_LOSS", "NONE")
-
-
-@pytest.fixture(scope="module")
-def abx(build_dir):
-    return Library(build_dir)
-
-
-@pytest.fixture
-def server():
-    s = fake.FakeEnvd()
-    yield s
-    s.close()
-
-
-class FakeService:
-    def __init__(self, server):
-        self.key, self.origin = "key", f"http://127.0.0.1:{server.port}"
-
-
-@pytest.fixture
-def box(abx, server):
-    with abx.client() as client:
-        made = {"sandboxID": "i1", "envdVersion": "0.6.13", "envdAccessToken": "token"}
-        b = Box(abx, client, FakeService(server), made, envd_url=f"http://127.0.0.1:{server.port}")
-        yield b
-        b.close()
 
 
 def error_of(call, *args, **kw):

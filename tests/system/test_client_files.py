@@ -5,7 +5,7 @@ import os
 import time
 
 import pytest
-from client_kit import Box, Error, Library, Source, entry
+from client_kit import Box, Error, Source, box, entry, error_of, made  # noqa: F401 (fixtures)
 from service import Service
 
 MIB = 1 << 20
@@ -15,36 +15,6 @@ MIB = 1 << 20
 def service(build_dir):
     with Service(build_dir, "--sandbox-disk", "512M") as s:
         yield s
-
-
-@pytest.fixture(scope="module")
-def abx(build_dir):
-    return Library(build_dir)
-
-
-@pytest.fixture
-def client(abx):
-    with abx.client() as c:
-        yield c
-
-
-@pytest.fixture(scope="module")
-def made(service):
-    return service.create(timeout=3000)
-
-
-@pytest.fixture(params=["json", "protobuf"])
-def box(request, abx, client, service, made):
-    b = Box(abx, client, service, made, protobuf=request.param == "protobuf")
-    b.run("rm -rf /tmp/t; mkdir /tmp/t")
-    yield b
-    b.close()
-
-
-def error_of(call, *args, **kw):
-    with pytest.raises(Error) as e:
-        call(*args, **kw)
-    return e.value
 
 
 CONTENTS = {

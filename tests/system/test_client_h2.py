@@ -6,7 +6,7 @@ import re
 import time
 
 import pytest
-from client_kit import Box, Error, Library, Source, collect
+from client_kit import Box, Error, Source, collect
 from h2_front import H2Front
 from http_fakes import Loop, make_certificates
 from service import Service
@@ -43,11 +43,6 @@ def front(request, service, certificates):
     yield f
     f.stop()
     loop.stop()
-
-
-@pytest.fixture(scope="module")
-def abx(build_dir):
-    return Library(build_dir)
 
 
 @pytest.fixture

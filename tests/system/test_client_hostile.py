@@ -13,43 +13,12 @@ import zlib
 import fake_envd as fake
 import hostile_guest
 import pytest
-from client_kit import Box, Error, Library
+from client_kit import Box, Error, FakeService, Library, fake_box as box, server  # noqa: F401 (fixtures)
 from fake_envd import END, START, output
 from waiting import until
 
 INT64_MAX = 2**63 - 1
 LONGEST_MS = 9_999_999_999  # what Connect-Timeout-Ms can say
-
-
-@pytest.fixture(scope="module")
-def abx(build_dir):
-    return Library(build_dir)
-
-
-@pytest.fixture
-def server():
-    s = fake.FakeEnvd()
-    yield s
-    s.close()
-
-
-class FakeService:
-    def __init__(self, server):
-        self.key, self.origin = "key", f"http://127.0.0.1:{server.port}"
-
-
-@pytest.fixture
-def client(abx):
-    with abx.client() as c:
-        yield c
-
-
-@pytest.fixture
-def box(abx, client, server):
-    made = {"sandboxID": "i1", "envdVersion": "0.6.13", "envdAccessToken": "token"}
-    b = Box(abx, client, FakeService(server), made, envd_url=f"http://127.0.0.1:{server.port}")
-    yield b
-    b.close()
 
 
 @pytest.fixture

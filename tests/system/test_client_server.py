@@ -10,16 +10,11 @@ import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-
-import libabx
 from waiting import BUSY_S, until
 
+import libabx
+
 TOKEN = "t0ken-of-the-server"
-
-
-@pytest.fixture(scope="module")
-def abx(build_dir):
-    return libabx.Library(build_dir)
 
 
 def free_port():
@@ -80,12 +75,6 @@ class User:
         call = self.client.call("abx_server_stream", self.server, self.options(method, path, body, **more))
         for event in call.events(30):
             yield event.text.decode(), json.loads(ctypes.string_at(event.data, event.size))
-
-
-@pytest.fixture
-def client(abx):
-    with abx.client() as client:
-        yield client
 
 
 @pytest.fixture

@@ -3,28 +3,9 @@
 import asyncio
 
 import pytest
-from http_fakes import Loop, Peer, answering, reply, reset
+from http_fakes import answering, loop, peer, reply, reset  # noqa: F401 (fixtures)
+
 from libabx import Error, Library
-
-
-@pytest.fixture(scope="module")
-def loop():
-    it = Loop()
-    yield it
-    it.stop()
-
-
-@pytest.fixture
-def peer(loop):
-    peers = []
-
-    def make(answer):
-        peers.append(Peer(loop, answer))
-        return peers[-1]
-
-    yield make
-    for p in peers:
-        p.stop()
 
 
 @pytest.fixture

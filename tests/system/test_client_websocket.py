@@ -19,11 +19,6 @@ GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 @pytest.fixture(scope="module")
-def abx(build_dir):
-    return libabx.Library(build_dir)
-
-
-@pytest.fixture(scope="module")
 def port(tools_dir):
     python = next(tools_dir.glob("agent-sandbox-client-*/bin/python"))
     peer = subprocess.Popen(

@@ -35,13 +35,18 @@ def write_until_full(path, limit=400 * MIB):
 
 
 @pytest.fixture
-def disk(instance, data):
+def tool(instance, data):
     t = Tool(instance)
-    kind, path, *_ = t("pool", data / "d", 1024).split(" ", 2)
-    t.pool, t.kind = Path(path), kind
     yield t
     t("remove-tree")
     t.close()
+
+
+@pytest.fixture
+def disk(tool, data):
+    kind, path, *_ = tool("pool", data / "d", 1024).split(" ", 2)
+    tool.pool, tool.kind = Path(path), kind
+    return tool
 
 
 @pytest.fixture
@@ -198,9 +203,8 @@ def test_an_image_that_is_mounted_elsewhere_is_not_opened_through_a_second_devic
         first.close()
 
 
-def test_what_is_mounted_from_elsewhere_is_refused(instance, data):
+def test_what_is_mounted_from_elsewhere_is_refused(tool, data):
     """A deleted image is dropped by an engine that starts (test_serve.py), by nobody else."""
-    tool = Tool(instance)
     pool = Path(tool("pool", data / "d", 1024).split(" ")[1])
     (pool.parent / "disk.img").unlink()
     with pytest.raises(ToolError, match=f"'{pool}' is mounted from an image that was deleted: start the service again"):
@@ -215,8 +219,6 @@ def test_what_is_mounted_from_elsewhere_is_refused(instance, data):
     subprocess.run(["umount", pool], check=True)
     (pool.parent / "disk.img").unlink()
     tool("pool", data / "d", 1024)
-    tool("remove-tree")
-    tool.close()
 
 
 def test_a_pool_in_use_is_not_unmounted(disk):
@@ -244,7 +246,7 @@ def test_the_image_grows_and_never_shrinks(disk):
 
 
 @pytest.mark.parametrize("what", ["mode", "owner", "link", "parent"])
-def test_a_pool_that_others_can_enter_is_refused(instance, data, what):
+def test_a_pool_that_others_can_enter_is_refused(tool, data, what):
     pool = data / "d/pool"
     pool.mkdir(parents=True)
     pool.chmod(0o700)
@@ -258,30 +260,24 @@ def test_a_pool_that_others_can_enter_is_refused(instance, data, what):
         pool.symlink_to(data / "elsewhere")
     else:
         (data / "d").chmod(0o777)
-    tool = Tool(instance)
     with pytest.raises(ToolError, match="open to others|Not a directory|symbolic link"):
         tool("pool", data / "d", 1024)
-    tool("remove-tree")
-    tool.close()
     assert mounts_below(data) == []
 
 
-def test_a_btrfs_data_dir_is_the_pool_itself(instance, data):
+def test_a_btrfs_data_dir_is_the_pool_itself(tool, data):
     image, mount = data / "host.img", data / "host"
     mount.mkdir()
     with open(image, "wb") as f:
         f.truncate(600 * MIB)
     subprocess.run(["mkfs.btrfs", "-q", image], check=True)
     subprocess.run(["mount", "-o", "loop", image, mount], check=True)
-    tool = Tool(instance)
     assert tool("pool", mount / "d", 1024) == f"btrfs {mount}/d/pool"
     tool("upper", "a", 40 * 1024)
     n, error = write_until_full(mount / "d/pool/uppers/a/u/x")
     assert error in (28, 122) and 36 * MIB < n <= 41 * MIB
     tool("trash", "a")
     tool("empty")
-    tool("remove-tree")
-    tool.close()
 
 
 def has_xfs_quota(folder):
@@ -292,6 +288,15 @@ def has_xfs_quota(folder):
         f.truncate(400 * MIB)
     subprocess.run(["mkfs.xfs", "-q", "-m", "reflink=1", image], check=True)
     return subprocess.run(["mount", "-o", "loop,prjquota", image, mount], stderr=subprocess.DEVNULL).returncode == 0
+
+
+@pytest.fixture
+def xfs(tool, data):
+    if not has_xfs_quota(data):
+        pytest.skip("no project quotas for xfs in this kernel")
+    tool.pool = data / "host/d/pool"
+    assert tool("pool", data / "host/d", 1024) == f"xfs {tool.pool}"
+    return tool
 
 
 def check_limit(tool, pool):
@@ -310,14 +315,8 @@ def check_limit(tool, pool):
     assert tool("uppers") == "b"
 
 
-def test_an_xfs_data_dir_with_project_quotas_is_the_pool_itself(instance, data):
-    if not has_xfs_quota(data):
-        pytest.skip("no project quotas for xfs in this kernel")
-    tool = Tool(instance)
-    assert tool("pool", data / "host/d", 1024) == f"xfs {data}/host/d/pool"
-    check_limit(tool, data / "host/d/pool")
-    tool("remove-tree")
-    tool.close()
+def test_an_xfs_data_dir_with_project_quotas_is_the_pool_itself(xfs):
+    check_limit(xfs, xfs.pool)
 
 
 WITHOUT_BTRFS = ("unshare", "-m", "sh", "-c", 'mount --bind /dev/null "$(realpath /usr/sbin/mkfs.btrfs)" && exec "$0" "$@"')
@@ -373,13 +372,12 @@ def test_two_pools_side_by_side(disk, instance, data):
     other.close()
 
 
-def test_a_folder_that_was_used_without_an_image_stays_one(instance, data):
+def test_a_folder_that_was_used_without_an_image_stays_one(tool, data):
     pool = data / "d/pool"
     (pool / "uppers/a/u").mkdir(parents=True)
     for path in (pool, pool / "uppers", pool / "uppers/a"):
         path.chmod(0o700)
     (data / "d").chmod(0o711)
-    tool = Tool(instance)
     assert tool("pool", data / "d", 1024).startswith(f"plain {pool} it was one before")
     assert tool("uppers") == "a"
     tool("upper", "b", 1024)
@@ -388,8 +386,6 @@ def test_a_folder_that_was_used_without_an_image_stays_one(instance, data):
     assert os.listdir(pool / "trash") == []
     with pytest.raises(ToolError, match="unimplemented"):
         tool("upper-usage", "a")
-    tool("remove-tree")
-    tool.close()
 
 
 def change_places(tool, pool):
@@ -436,27 +432,18 @@ def test_uppers_change_places(disk):
     assert error in (28, 122) and 36 * MIB < n <= 41 * MIB
 
 
-def test_uppers_change_places_in_a_plain_folder(instance, data):
+def test_uppers_change_places_in_a_plain_folder(tool, data):
     pool = data / "d/pool"
     (pool / "uppers/x/u").mkdir(parents=True)
     for path in (pool, pool / "uppers", pool / "uppers/x"):
         path.chmod(0o700)
     (data / "d").chmod(0o711)
-    tool = Tool(instance)
     assert tool("pool", data / "d", 1024).startswith(f"plain {pool}")
     change_places(tool, pool)
-    tool("remove-tree")
-    tool.close()
 
 
-def test_uppers_change_places_on_xfs(instance, data):
-    if not has_xfs_quota(data):
-        pytest.skip("no project quotas for xfs in this kernel")
-    tool = Tool(instance)
-    assert tool("pool", data / "host/d", 1024) == f"xfs {data}/host/d/pool"
-    change_places(tool, data / "host/d/pool")
-    tool("remove-tree")
-    tool.close()
+def test_uppers_change_places_on_xfs(xfs):
+    change_places(xfs, xfs.pool)
 
 
 def test_a_mount_keeps_the_upper_that_it_had(disk, overlay):

@@ -535,16 +535,23 @@ def make(request, name):
     return CLASSES[name](service, re.sub("[^a-z0-9]", "-", request.node.name.lower()))
 
 
+def ask_amid(operation, point, action):
+    """The answer to a request whose step `point` fails, or has its process killed; it has come there."""
+    service = operation.service
+    operation.begin()
+    before = service.hits(point.name)
+    service.faults.set(f"{point.name} {point.count} {action}", *point.also)
+    answer = operation.ask()
+    until(lambda: service.hits(point.name) > before, "it did not come there")
+    service.faults.clear()
+    return answer
+
+
 @pytest.mark.parametrize("name, point", cases("fail"))
 def test_a_step_that_fails(request, name, point):
     operation = make(request, name)
-    service, faults = operation.service, operation.service.faults
-    operation.begin()
-    before = service.hits(point.name)
-    faults.set(f"{point.name} {point.count} fail", *point.also)
-    status, answer = operation.ask()
-    until(lambda: service.hits(point.name) > before, "it did not come there")
-    faults.clear()
+    service = operation.service
+    status, answer = ask_amid(operation, point, "fail")
     if point.ends == "refused":
         assert status >= 500 and point.says in answer["message"], (status, answer)
     else:
@@ -560,13 +567,8 @@ def test_a_step_that_fails(request, name, point):
 @pytest.mark.parametrize("name, point", cases("kill"))
 def test_a_step_in_which_its_process_dies(request, name, point):
     operation = make(request, name)
-    service, faults = operation.service, operation.service.faults
-    operation.begin()
-    before = service.hits(point.name)
-    faults.set(f"{point.name} {point.count} kill", *point.also)
-    status, answer = operation.ask()
-    until(lambda: service.hits(point.name) > before, "it did not come there")
-    faults.clear()
+    service = operation.service
+    status, answer = ask_amid(operation, point, "kill")
     assert status < 300 or status in (404, 409) or status >= 500, (status, answer)
     service.settle()
     operation.check(True if status < 300 else None, status, answer)

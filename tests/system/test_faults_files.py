@@ -9,12 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
 import pytest
-from guest import RpcError
-from remote import Remote
+from remote import Remote, box  # noqa: F401 (fixtures)
 from service import Service
 from test_faults_process import abort
 from test_guest_files import form
 from waiting import until
+
+from guest import RpcError
 
 OCTETS = {"Content-Type": "application/octet-stream"}
 BUFFERS = (4096, 16384, 32768, 65536, 131072, 262144, 1 << 20)
@@ -24,13 +25,6 @@ BUFFERS = (4096, 16384, 32768, 65536, 131072, 262144, 1 << 20)
 def service(build_dir, base_template):
     with Service(build_dir, disk="4G") as s:
         yield s
-
-
-@pytest.fixture(scope="module")
-def box(service):
-    remote = Remote(service)
-    yield remote
-    remote.close()
 
 
 def put(box, path, body, headers=None, **kw):

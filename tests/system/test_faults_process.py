@@ -10,23 +10,17 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from guest import Process, RpcError, envelope
-from remote import Remote, usage
+from remote import Remote, box, usage  # noqa: F401 (fixtures)
 from service import Service
 from waiting import until
+
+from guest import Process, RpcError, envelope
 
 
 @pytest.fixture(scope="module")
 def service(build_dir, base_template):
     with Service(build_dir, disk="4G") as s:
         yield s
-
-
-@pytest.fixture(scope="module")
-def box(service):
-    remote = Remote(service)
-    yield remote
-    remote.close()
 
 
 def code_of(call, *args, **kw):

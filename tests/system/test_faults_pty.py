@@ -6,10 +6,11 @@ import json
 import threading
 
 import pytest
-from guest import RpcError
-from remote import Remote
+from remote import Remote, box  # noqa: F401 (fixtures)
 from service import Service
 from waiting import until
+
+from guest import RpcError
 
 SIZE = {"cols": 80, "rows": 24}
 SDK_ENVS = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}  # what the official clients send
@@ -19,13 +20,6 @@ SDK_ENVS = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}  #
 def service(build_dir, base_template):
     with Service(build_dir, disk="2G") as s:
         yield s
-
-
-@pytest.fixture(scope="module")
-def box(service):
-    remote = Remote(service)
-    yield remote
-    remote.close()
 
 
 class Terminal:

@@ -6,24 +6,18 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from guest import RpcError, Stream
-from remote import Remote, usage
+from remote import Remote, box, usage  # noqa: F401 (fixtures)
 from service import Service
 from test_faults_process import abort, daemon_has_nothing_left, nothing_left
 from waiting import until
+
+from guest import RpcError, Stream
 
 
 @pytest.fixture(scope="module")
 def service(build_dir, base_template):
     with Service(build_dir, disk="4G") as s:
         yield s
-
-
-@pytest.fixture(scope="module")
-def box(service):
-    remote = Remote(service)
-    yield remote
-    remote.close()
 
 
 class Watch(Stream):

@@ -11,18 +11,9 @@ from pathlib import Path
 import processes
 import pytest
 from envd import Envd
-from pause_kit import through
+from pause_kit import service, through  # noqa: F401 (fixtures)
 from service import Service
 from waiting import until
-
-
-@pytest.fixture(scope="module")
-def service(build_dir, base_template):
-    with Service(build_dir) as s:
-        yield s
-        for box in s.request("GET", "/v2/sandboxes")[2]:
-            s.kill(box["sandboxID"])
-        s.until_clean()
 
 
 def fork(service, box, expect=201, **body):

@@ -5,21 +5,11 @@ import os
 import socket
 
 import pytest
-
-from guest import Guest
-from guest_ports import PORTS
+from guest_kit import fresh, guest  # noqa: F401 (fixtures)
 from test_guest_files import get, leftovers, put
 from waiting import until
 
 JSON = {"Content-Type": "application/json"}
-
-
-@pytest.fixture
-def guest(build_dir, tmp_path):
-    guest = Guest(build_dir, tmp_path, next(PORTS))
-    guest.claim()
-    yield guest
-    guest.stop()
 
 
 def compose(guest, sources, destination, username=None, **kw):

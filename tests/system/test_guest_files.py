@@ -12,26 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
 import pytest
-
-from guest import Guest, RpcError
-from guest_ports import PORTS
+from guest_kit import error_of, fresh, guest  # noqa: F401 (fixtures)
 from waiting import until
 
+from guest import RpcError
+
 OCTETS = {"Content-Type": "application/octet-stream"}
-
-
-@pytest.fixture
-def guest(build_dir, tmp_path):
-    guest = Guest(build_dir, tmp_path, next(PORTS))
-    guest.claim()
-    yield guest
-    guest.stop()
-
-
-def error_of(call, *args, **kw):
-    with pytest.raises(RpcError) as e:
-        call(*args, **kw)
-    return e.value.code, e.value.message
 
 
 def put(guest, path, data, headers=None, user=None):

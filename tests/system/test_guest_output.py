@@ -7,25 +7,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-
-from guest import Guest, RpcError
-from guest_ports import PORTS
+from guest_kit import error_of, fresh, guest  # noqa: F401 (fixtures)
 from waiting import until
 
-
-@pytest.fixture
-def guest(build_dir, tmp_path):
-    guest = Guest(build_dir, tmp_path, next(PORTS))
-    guest.claim()
-    yield guest
-    guest.stop()
-
-
-def error_of(call, *args, **kw):
-    with pytest.raises(RpcError) as e:
-        call(*args, **kw)
-    return e.value.code, e.value.message
-
+from guest import RpcError
 
 # --- text ---------------------------------------------------------------------------------------
 

@@ -12,32 +12,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-
-from guest import Guest, Process, RpcError, envelope, proto
-from guest_ports import PORTS
+from guest_kit import PORTS, error_of, fresh, guest  # noqa: F401 (fixtures)
 from waiting import until
 
+from guest import Guest, Process, RpcError, envelope, proto
+
 OCTETS = {"Content-Type": "application/octet-stream"}
-
-
-@pytest.fixture
-def fresh(build_dir, tmp_path):
-    """A guest that nobody has claimed."""
-    guest = Guest(build_dir, tmp_path, next(PORTS))
-    yield guest
-    guest.stop()
-
-
-@pytest.fixture
-def guest(fresh):
-    fresh.claim()
-    return fresh
-
-
-def error_of(call, *args, **kw):
-    with pytest.raises(RpcError) as e:
-        call(*args, **kw)
-    return e.value.code, e.value.message
 
 
 # --- claim, rights, routes ----------------------------------------------------------------------

@@ -11,21 +11,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from guest_kit import PORTS, fresh, guest  # noqa: F401 (fixtures)
+from waiting import until
 
 from guest import Guest
-from guest_ports import PORTS
-from waiting import until
 
 KEY = base64.b64encode(bytes(range(16))).decode()
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
-
-
-@pytest.fixture
-def guest(build_dir, tmp_path):
-    guest = Guest(build_dir, tmp_path, next(PORTS))
-    guest.claim()
-    yield guest
-    guest.stop()
 
 
 class Terminal:

@@ -1,7 +1,6 @@
 """abx-guest alone: WatchDir, CreateWatcher, GetWatcherEvents, RemoveWatcher."""
 
 import gzip
-import http.client
 import json
 import os
 import signal
@@ -13,27 +12,13 @@ from urllib.parse import quote
 
 import processes
 import pytest
-
-from guest import Guest, RpcError, Stream
-from guest_ports import PORTS
+from guest_kit import error_of, fresh, guest  # noqa: F401 (fixtures)
 from waiting import until
+
+from guest import RpcError, Stream
 
 OCTETS = {"Content-Type": "application/octet-stream"}
 C, W, R, N, A = "CREATE", "WRITE", "REMOVE", "RENAME", "CHMOD"
-
-
-@pytest.fixture
-def guest(build_dir, tmp_path):
-    guest = Guest(build_dir, tmp_path, next(PORTS))
-    guest.claim()
-    yield guest
-    guest.stop()
-
-
-def error_of(call, *args, **kw):
-    with pytest.raises(RpcError) as e:
-        call(*args, **kw)
-    return e.value.code, e.value.message
 
 
 def put(guest, path, data, headers=None, user=None):

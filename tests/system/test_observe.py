@@ -9,20 +9,11 @@ import time
 import pytest
 from cli_kit import Cli
 from envd import Envd
-from service import Service
+from pause_kit import service  # noqa: F401 (fixtures)
 from waiting import until
 
 KEYS = {"timestamp", "timestampUnix", "cpuCount", "cpuUsedPct", "memUsed", "memTotal", "memCache", "diskUsed", "diskTotal"}
 MIB = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def service(build_dir, base_template):
-    with Service(build_dir) as s:
-        yield s
-        for box in s.request("GET", "/v2/sandboxes")[2]:
-            s.kill(box["sandboxID"])
-        s.until_clean()
 
 
 def get(service, path, expect=200):

@@ -16,18 +16,11 @@ from urllib.parse import urlencode
 import processes
 import pytest
 from envd import Envd
-from pause_kit import detail, guests, health, kill_role, listed, notes, post, start_machine_anew
+from pause_kit import (  # noqa: F401 (fixtures)
+    detail, guests, health, kill_role, listed, notes, post, service, start_machine_anew,
+)  # fmt: skip
 from service import Service
 from waiting import until
-
-
-@pytest.fixture(scope="module")
-def service(build_dir, base_template):
-    with Service(build_dir) as s:
-        yield s
-        for box in s.request("GET", "/v2/sandboxes")[2]:
-            s.kill(box["sandboxID"])
-        s.until_clean()
 
 
 def signed_read(service, box, path, expiration):

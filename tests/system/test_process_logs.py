@@ -9,18 +9,9 @@ import threading
 import pytest
 from cli_kit import Cli
 from envd import Envd, EnvdError
-from service import Service
+from pause_kit import service  # noqa: F401 (fixtures)
 from test_observe import client_env, e2b_cli, logs
 from waiting import until
-
-
-@pytest.fixture(scope="module")
-def service(build_dir, base_template):
-    with Service(build_dir) as s:
-        yield s
-        for box in s.request("GET", "/v2/sandboxes")[2]:
-            s.kill(box["sandboxID"])
-        s.until_clean()
 
 
 def lines(service, box, event=None, **fields):

@@ -8,27 +8,7 @@ import socket
 import time
 
 import pytest
-from http_fakes import REASON, Loop, Peer, answering, ask, exchange, reply, reset
-
-
-@pytest.fixture(scope="module")
-def loop():
-    it = Loop()
-    yield it
-    it.stop()
-
-
-@pytest.fixture
-def peer(loop):
-    peers = []
-
-    def make(answer, **options):
-        peers.append(Peer(loop, answer, **options))
-        return peers[-1]
-
-    yield make
-    for p in peers:
-        p.stop()
+from http_fakes import REASON, answering, ask, exchange, loop, peer, reply, reset  # noqa: F401 (fixtures)
 
 
 def raw(data, end="close"):

@@ -6,30 +6,10 @@ import socket
 
 import pytest
 import sanitizers
-from http_fakes import REASON, Loop, Peer, answering, ask, reply, reset
+from http_fakes import REASON, answering, ask, loop, peer, reply, reset  # noqa: F401 (fixtures)
 
 GIB = 1 << 30
 BLOCK = b"x" * (1 << 20)
-
-
-@pytest.fixture(scope="module")
-def loop():
-    it = Loop()
-    yield it
-    it.stop()
-
-
-@pytest.fixture
-def peer(loop):
-    peers = []
-
-    def make(answer, **options):
-        peers.append(Peer(loop, answer, **options))
-        return peers[-1]
-
-    yield make
-    for p in peers:
-        p.stop()
 
 
 def sending(size, chunked=False, sent=None):

@@ -6,19 +6,14 @@ import subprocess
 import time
 
 import pytest
-from http_fakes import REASON, H2Peer, Loop, Peer, answering, ask, exchange, make_certificates, reply, server_tls
+from http_fakes import (  # noqa: F401 (fixtures)
+    REASON, H2Peer, Peer, answering, ask, exchange, loop, make_certificates, reply, server_tls,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
     return make_certificates(tmp_path_factory.mktemp("tls"), "127.0.0.1", "sandbox.test")
-
-
-@pytest.fixture(scope="module")
-def loop():
-    it = Loop()
-    yield it
-    it.stop()
 
 
 @pytest.fixture
