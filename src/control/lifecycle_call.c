@@ -10,7 +10,8 @@
 #include "control/lifecycle_internal.h"
 
 #define LATER_MS 500
-#define STOP_MAX_NS (60 * NSEC_PER_SEC) /* twice a call's own deadline */
+#define STOP_MAX_NS (60 * NSEC_PER_SEC)  /* twice a call's own deadline */
+#define END_AFTER_NS (30 * NSEC_PER_SEC) /* of tries, when its time is over, too */
 #define WARN_EVERY_NS (30 * NSEC_PER_SEC)
 
 static const struct change no_change;
@@ -130,6 +131,16 @@ static void log_later(struct sandbox *sb, const struct abx_err *failure)
              machine_state(sb->state)->name, "error", failure->msg, NULL);
 }
 
+/* A pool that is out of use may be so for long, and nobody can look; processes may not thaw: that does not put off the end of
+ * its time. Unless that is a pause, which there is no way to. */
+static bool is_over(const struct sandbox *sb)
+{
+    return (sb->state == SANDBOX_EXCHANGING || sb->state == SANDBOX_THAWING) &&
+           !sandbox_pauses_itself(sb) &&
+           (sb->due_ms > 0 ? uv_now(sb->timer.loop) >= sb->due_ms : time_wall_ms() >= sb->end_ms) &&
+           time_mono_ns() - sb->t_state_ns > END_AFTER_NS;
+}
+
 void act_later(struct sandbox *sb, const struct change *c)
 {
     /* Not its timer but the driver, which is compared with every 30 s: the time that it has goes on. */
@@ -148,6 +159,10 @@ void act_later(struct sandbox *sb, const struct change *c)
     }
     if (c->failure && rollback_end_is_over(sb, c->failure))
         return;
+    if (c->failure && is_over(sb)) {
+        lifecycle_fire(sb, EV_KILL, &(struct change){ .reason = "timeout" });
+        return;
+    }
     if (c->failure && c->failure->code != ABX_UNAVAILABLE)
         log_later(sb, c->failure);
     (void)uv_timer_start(&sb->timer, lifecycle_on_timer, LATER_MS, 0);

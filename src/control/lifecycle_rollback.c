@@ -16,7 +16,6 @@
 #include "e2b/names.h"
 
 #define START_TRIES_NS (30 * NSEC_PER_SEC) /* while the driver is away, or loses workers */
-#define EXCHANGE_TRIES_NS (30 * NSEC_PER_SEC)
 #define LOADED_MS 500
 
 /* --- calls --------------------------------------------------------------------------------------- */
@@ -189,22 +188,11 @@ void act_exchange(struct sandbox *sb, const struct change *c)
         call_failed(sb, call, &err);
 }
 
-/* A pool that is out of use may be so for long, and nobody can look: that does not put off the end of its time. */
-static bool is_over(const struct sandbox *sb)
-{
-    return sb->state == SANDBOX_EXCHANGING && !sandbox_pauses_itself(sb) &&
-           (sb->due_ms > 0 ? uv_now(sb->timer.loop) >= sb->due_ms : time_wall_ms() >= sb->end_ms) &&
-           time_mono_ns() - sb->t_state_ns > EXCHANGE_TRIES_NS;
-}
-
 /* From now on only the driver's word that it is not done leads back: what is taken for the copy may have the old files. */
 void act_exchange_again(struct sandbox *sb, const struct change *c)
 {
     sb->may_be_done = true;
-    if (is_over(sb))
-        lifecycle_fire(sb, EV_KILL, &(struct change){ .reason = "timeout" });
-    else
-        act_later(sb, c);
+    act_later(sb, c);
 }
 
 void rollback_forget(struct sandbox *sb)
