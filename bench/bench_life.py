@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures pause and resume, forks and snapshots of a service built in this tree.
+"""Measures pause and resume, forks, snapshots and rollbacks of a service built in this tree.
 
 usage: bench_life.py [--quick] [--only pause,files,plain,xfs]
 
@@ -9,11 +9,12 @@ pause: `engine` is what control waits for the engine for (stages `freezing` and 
 freezer and the note that it is saved), `API` the whole request from a client, which also has the gateways let go and writes
 the row to the disk. Sleeping processes, and some that all want the processor.
 
-files: a sandbox with 500 files of 1 MB. Fork: from the request until the first command in the new sandbox has ended. The peer
-is `cp -a` of the same files beside them, by reflinks as it does there by itself and without, in turns with ours. `synced`: the
-pool was written to the disk before each; `dirty`: the files were written anew just before, and nothing was synced. plain and
-xfs: the same where the pool is a folder without subvolumes, on $TMPDIR's file system and on an XFS that shares extents, so
-that each file is copied or cloned while the sandbox stands still. Needs root, the base template, 4 GB in $TMPDIR.
+files: a sandbox with 500 files of 1 MB. Fork: from the request until the first command in the new sandbox has ended. Rollback:
+the same, of the running sandbox to its snapshot; `fetching` is the part in which it still runs. The peer is `cp -a` of the
+same files beside them, by reflinks as it does there by itself and without, in turns with ours. `synced`: the pool was written
+to the disk before each; `dirty`: the files were written anew just before, and nothing was synced. plain and xfs: the same
+where the pool is a folder without subvolumes, on $TMPDIR's file system and on an XFS that shares extents, so that each file is
+copied or cloned while the sandbox stands still, or, for a rollback, runs. Needs root, the base template, 4 GB in $TMPDIR.
 """
 
 import argparse
@@ -109,6 +110,15 @@ def fork(client, box):
     return new["sandbox"]
 
 
+def rollback(client, box, snapshot):
+    """Until the first command has ended; the seconds in which it ran on while the files were copied."""
+    answer = post(client, box, "rollback", {"snapshotID": snapshot}, 200)
+    code, _ = client.run(box, "/bin/true", [])
+    if code != 0:
+        raise RuntimeError(f"first command: {code}")
+    return next(s["us"] for s in answer["rollback"]["stages"] if s["name"] == "fetching") / 1e6
+
+
 def cp(files, *options):
     to = files.parents[5] / "bench-copy"
     seconds, _ = timed(subprocess.run, ["cp", "-a", *options, files, to])
@@ -122,8 +132,7 @@ def bench_files(service, pool, rounds, target="", is_dirty=False):
     client = Client(service.port, service.key)
     box = client.create()
     assert int(sh(client, box, WRITE)) == FILES
-    files = files_of(service, box)
-    kinds = ("fork", "snapshot", "cp", "cp without reflinks")
+    kinds = ("fork", "snapshot", "rollback", "fetching", "cp", "cp without reflinks")
     times = {kind: [] for kind in kinds}
 
     def ready():
@@ -139,7 +148,10 @@ def bench_files(service, pool, rounds, target="", is_dirty=False):
         client.kill(child)
         ready()
         taken["snapshot"], made = timed(post, client, box, "snapshots", {}, 201)
+        ready()
+        taken["rollback"], taken["fetching"] = timed(rollback, client, box, made["snapshotID"])
         client.request("DELETE", f"/templates/{made['snapshotID']}")
+        files = files_of(service, box)
         ready()
         taken["cp"] = cp(files)
         ready()
@@ -149,8 +161,10 @@ def bench_files(service, pool, rounds, target="", is_dirty=False):
     client.kill(box)
     state = "dirty" if is_dirty else "synced"
     peer = f"cp -a {ms(median(times['cp']))}, without reflinks {ms(median(times['cp without reflinks']))}"
-    for kind, what in (("fork", "fork and first command"), ("snapshot", "snapshot")):
-        row(f"{pool}, 500 MB {state}: {what}", ms(median(times[kind])), peer, target, f"worst of {rounds}: {ms(max(times[kind]))}")
+    notes = {"rollback": f", fetching {ms(median(times['fetching']))}"}
+    for kind, what in (("fork", "fork and first command"), ("snapshot", "snapshot"), ("rollback", "rollback and first command")):
+        row(f"{pool}, 500 MB {state}: {what}", ms(median(times[kind])), peer, target if kind != "rollback" else "",
+            f"worst of {rounds}: {ms(max(times[kind]))}" + notes.get(kind, ""))
 
 
 @contextlib.contextmanager
