@@ -3,7 +3,6 @@
 import fnmatch
 import os
 import subprocess
-import time
 import uuid
 from pathlib import Path
 
