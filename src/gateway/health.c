@@ -1,8 +1,8 @@
 /* health.c - does a sandbox's daemon answer? Control asks it of one gateway before a pause that wants a healthy guest.
  *
- * A check is a socket from the engine and one GET /health on it, both within the time that control gave. It goes on a
- * connection of its own, in no stock and no row: what a sandbox's other requests do has no part in it. Control's answer goes out
- * once, from here.
+ * A check is a socket from the engine and one GET /health on it, both within the time that control gave. The head of the
+ * answer is all that counts: what follows is not read. It goes on a connection of its own, in no stock and no row: what a
+ * sandbox's other requests do has no part in it. Control's answer goes out once, from here.
  */
 #include "gateway/internal.h"
 
@@ -93,7 +93,7 @@ static void on_head(void *user, struct http_conn *c, const struct http1_head *he
 
     if (head->status >= 200) {
         k->status = head->status;
-        http_conn_read(c, true);
+        http_conn_abort(c);
     }
 }
 

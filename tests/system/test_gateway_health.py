@@ -1,5 +1,6 @@
 """Control's question whether a sandbox's daemon answers, at the real abx-gateway between fakes."""
 
+import contextlib
 import threading
 
 import ipc_frames as ipc
@@ -75,6 +76,27 @@ def test_a_daemon_that_hangs_has_a_deadline(world):
     assert health(world, ms=300)[0] == ipc.DEADLINE_EXCEEDED
     world.engine.hangs = False
     assert fds(world) == before
+
+
+def test_the_head_is_the_answer(world):
+    """Whatever follows it: nobody waits for that, or reads it."""
+    raw = Raw(world.sandbox("ia"))
+    sent = []
+
+    def pour():
+        conn, _ = raw.accept()
+        n = 0
+        with contextlib.suppress(OSError), conn:
+            conn.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n")
+            while True:
+                n += conn.send(b"x" * 65536)
+        sent.append(n)
+
+    thread = threading.Thread(target=pour)
+    thread.start()
+    assert health(world, ms=10000) is None
+    thread.join(60)
+    assert sent[0] < 64 << 20  # what the kernel takes
 
 
 def test_a_gateway_that_ends_leaves_no_question(build_dir, tmp_path):
