@@ -68,9 +68,9 @@ struct flow {
     struct egress *egress;
     enum flow_state state;
     struct address to;
-    char *name;          /* that allowed it; NULL where the address does */
-    bool is_web;         /* a port where a name has to be given */
-    uint64_t name_until; /* loop time */
+    char *name;     /* that allowed it; NULL where the address does */
+    bool is_web;    /* a port where a name has to be given */
+    uint64_t until; /* loop time: of the name, then of the dial */
     size_t peeked;
     struct via *via;   /* until it is connected */
     struct veil *veil; /* between `out` and the proxy, where that has TLS */
@@ -327,9 +327,32 @@ static void start_relay(struct flow *f)
 
 /* --- dial --------------------------------------------------------------------------------------- */
 
+static void on_dial_timeout(uv_timer_t *timer);
+
+/* The timer, and more bytes or the end. */
+static void wait_for(struct flow *f, struct end *e, uv_timer_cb late)
+{
+    uint64_t now = uv_now(f->egress->opts.loop);
+
+    end_watch(e, UV_READABLE | UV_DISCONNECT, false);
+    (void)uv_timer_start(&f->timer, late, f->until > now ? f->until - now : 0, 0);
+}
+
+/* A kernel that is short of memory for sockets says that there is something to read although nothing came. */
+static void look_soon(struct flow *f, struct end *e, uv_timer_cb look)
+{
+    end_watch(e, UV_DISCONNECT, false);
+    (void)uv_timer_start(&f->timer, look, PRESSED_MS, 0);
+}
+
 static void on_dial_timeout(uv_timer_t *timer)
 {
-    flow_close(timer->data, true);
+    struct flow *f = timer->data;
+
+    if (f->state == FLOW_PROXY && uv_now(timer->loop) < f->until)
+        wait_for(f, &f->out, on_dial_timeout);
+    else
+        flow_close(f, true);
 }
 
 static void connect_to(struct flow *f, const struct address *to)
@@ -368,6 +391,7 @@ static void dial(struct flow *f)
 
     (void)setsockopt(f->in.fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof one);
     f->state = FLOW_DIAL;
+    f->until = uv_now(f->egress->opts.loop) + DIAL_MS;
     (void)uv_timer_start(&f->timer, on_dial_timeout, DIAL_MS, 0);
     end_watch(&f->in, 0, false);
     if (!via_is_needed(f->box))
@@ -410,7 +434,7 @@ static bool put_veil(struct flow *f)
     return r >= 0;
 }
 
-static void talk_to_proxy(struct flow *f)
+static void talk_to_proxy(struct flow *f, bool is_ended)
 {
     char why[PROXY_WHY_SIZE];
     enum via_state state = via_talk(f->via, f->out.fd, why);
@@ -426,7 +450,13 @@ static void talk_to_proxy(struct flow *f)
     case VIA_VEIL:
     case VIA_MORE:
         f->state = FLOW_PROXY;
-        end_watch(&f->out, UV_READABLE, false);
+        wait_for(f, &f->out, on_dial_timeout);
+        break;
+    case VIA_NOTHING:
+        if (is_ended)
+            deny(f, NULL, "proxy", "the proxy ends the connection");
+        else
+            look_soon(f, &f->out, on_dial_timeout);
         break;
     case VIA_DONE:
         via_free(TAKE_PTR(f->via));
@@ -446,7 +476,7 @@ static void on_dialled(struct flow *f)
     if (getsockopt(f->out.fd, SOL_SOCKET, SO_ERROR, &error, &n) < 0 || error != 0)
         flow_close(f, true);
     else if (f->via)
-        talk_to_proxy(f);
+        talk_to_proxy(f, false);
     else
         start_relay(f);
 }
@@ -487,22 +517,6 @@ static void allow_by_address(struct flow *f)
 
 static void on_no_name(uv_timer_t *timer);
 
-/* The timer, and more bytes or the end. */
-static void wait_for_name(struct flow *f)
-{
-    uint64_t now = uv_now(f->egress->opts.loop);
-
-    end_watch(&f->in, UV_READABLE | UV_DISCONNECT, false);
-    (void)uv_timer_start(&f->timer, on_no_name, f->name_until > now ? f->name_until - now : 0, 0);
-}
-
-/* A kernel that is short of memory for sockets says that there is something to read although nothing came. */
-static void look_soon(struct flow *f)
-{
-    end_watch(&f->in, UV_DISCONNECT, false);
-    (void)uv_timer_start(&f->timer, on_no_name, PRESSED_MS, 0);
-}
-
 static void take_name(struct flow *f, const char *name)
 {
     if (!policy_has_name(f->box->policy, name))
@@ -529,16 +543,16 @@ static void on_first_bytes(struct flow *f, bool is_woken, bool is_ended)
         return;
     }
     if ((size_t)n == f->peeked) {
-        look_soon(f);
+        look_soon(f, &f->in, on_no_name);
         return;
     }
     switch (sniff(slice_of(head, (size_t)n), name)) {
     case SNIFF_MORE:
         if (f->peeked == 0)
-            f->name_until = uv_now(f->egress->opts.loop) + NAME_MS;
+            f->until = uv_now(f->egress->opts.loop) + NAME_MS;
         f->peeked = (size_t)n;
         (void)setsockopt(f->in.fd, SOL_SOCKET, SO_RCVLOWAT, &more, sizeof more);
-        wait_for_name(f);
+        wait_for(f, &f->in, on_no_name);
         return;
     case SNIFF_NAME:
         take_name(f, name);
@@ -559,8 +573,8 @@ static void on_no_name(uv_timer_t *timer)
     on_first_bytes(f, false, false);
     if (!f->box || f->state != FLOW_NAME)
         return;
-    if (uv_now(timer->loop) < f->name_until) {
-        wait_for_name(f);
+    if (uv_now(timer->loop) < f->until) {
+        wait_for(f, &f->in, on_no_name);
         return;
     }
     if (f->peeked == 0 && !f->is_web)
@@ -577,8 +591,8 @@ static void find_name(struct flow *f, const char *rule)
         return;
     }
     f->state = FLOW_NAME;
-    f->name_until = uv_now(f->egress->opts.loop) + (f->is_web ? NAME_MS : SERVER_FIRST_MS);
-    wait_for_name(f);
+    f->until = uv_now(f->egress->opts.loop) + (f->is_web ? NAME_MS : SERVER_FIRST_MS);
+    wait_for(f, &f->in, on_no_name);
 }
 
 static void on_event(uv_poll_t *poll, int status, int events)
@@ -604,7 +618,7 @@ static void on_event(uv_poll_t *poll, int status, int events)
     else if (f->state == FLOW_DIAL && !is_in)
         on_dialled(f);
     else if (f->state == FLOW_PROXY && !is_in)
-        talk_to_proxy(f);
+        talk_to_proxy(f, events & UV_DISCONNECT);
     else if (f->state == FLOW_RELAY)
         pump(f, is_in ? has_in : has_out, is_in ? has_out : has_in);
     else if (f->state == FLOW_LAST && e == f->alive && has_out)

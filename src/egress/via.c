@@ -26,6 +26,7 @@ struct via {
     size_t n, i;
     struct proxy_talk talk;
     bool is_begun, is_veiled;
+    size_t n_seen;            /* waits in the socket and was looked at */
     uint8_t have[VEILED_MAX]; /* came through the veil */
     size_t n_have;
 };
@@ -132,6 +133,7 @@ int via_new(struct box *b, const struct address *to, void (*ready)(void *user, c
     if (!v)
         return ABX_RESOURCE_EXHAUSTED;
     v->wait.done = on_answer;
+    v->n_seen = SIZE_MAX;
     v->box = b;
     v->to = *to;
     v->ready = ready;
@@ -238,6 +240,7 @@ enum via_state via_talk(struct via *v, int fd, char ret_why[PROXY_WHY_SIZE])
 
     (void)snprintf(ret_why, PROXY_WHY_SIZE, "the proxy cannot be talked to");
     for (;;) {
+        size_t n_seen;
         int more;
 
         if (!v->is_begun && v->hops[v->i].trust && !v->is_veiled) {
@@ -246,6 +249,8 @@ enum via_state via_talk(struct via *v, int fd, char ret_why[PROXY_WHY_SIZE])
         }
         if (!v->is_begun)
             begin_hop(v);
+        n_seen = v->n_seen;
+        v->n_seen = SIZE_MAX;
         switch (v->is_veiled ? step_veiled(v, fd, ret_why) : step(v, fd, reads, &n, ret_why)) {
         case PROXY_SEND:
             reads = true;
@@ -255,7 +260,8 @@ enum via_state via_talk(struct via *v, int fd, char ret_why[PROXY_WHY_SIZE])
             if (n >= PROXY_ANSWER_MAX)
                 return VIA_FAILED;
             (void)setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &more, sizeof more);
-            return VIA_MORE;
+            v->n_seen = n;
+            return n == n_seen && !v->is_veiled ? VIA_NOTHING : VIA_MORE;
         case PROXY_DONE:
             more = 1;
             (void)setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &more, sizeof more);

@@ -21,7 +21,8 @@ const struct address *via_first(const struct via *v);
 
 enum via_state {
     VIA_MORE,
-    VIA_VEIL, /* the next proxy wants TLS: `fd` has to lead through it (via_veil) */
+    VIA_NOTHING, /* the same, and nothing came since the last time */
+    VIA_VEIL,    /* the next proxy wants TLS: `fd` has to lead through it (via_veil) */
     VIA_DONE,
     VIA_FAILED,
 };

@@ -4,12 +4,18 @@ Test modules import the fixtures: lab, names, service, box.
 """
 
 import base64
+import fcntl
 import itertools
 import json
 import os
+import struct
+import subprocess
+import termios
 import textwrap
 
+import processes
 import pytest
+from conftest import compiler_env
 from envd import Envd
 from netlab import HOST, HOST6, Lab, NameServer
 from service import Service
@@ -259,3 +265,37 @@ class Talking:
 
     def hear(self):
         return next(self.output)
+
+
+WITHOUT_LOWAT = """
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int setsockopt(int fd, int level, int name, const void *value, socklen_t n)
+{
+    return level == SOL_SOCKET && name == SO_RCVLOWAT ? 0 : syscall(SYS_setsockopt, fd, level, name, value, n);
+}
+"""
+
+
+def wake_for_nothing(service, tmp_path):
+    """As a kernel does that is short of memory: egress hears that there is something to read when nothing more came."""
+    (tmp_path / "w.c").write_text(WITHOUT_LOWAT)
+    compiler = compiler_env()["CC"].split()[-1]
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / "w.so", tmp_path / "w.c"], check=True, timeout=60)
+    service.env["LD_PRELOAD"] = str(tmp_path / "w.so")
+
+
+def assert_woken_for_nothing(service):
+    (pid,) = service.roles()["abx-egress"]
+    with open(f"/proc/{pid}/maps") as f:
+        assert "w.so" in f.read()
+
+
+def cpu_seconds(pid):
+    stat = processes.read(pid, "stat").rsplit(")", 1)[1].split()
+    return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def unsent(connection):
+    return struct.unpack("i", fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)))[0]

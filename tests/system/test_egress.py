@@ -1,20 +1,16 @@
 """What sandboxes reach by address, what the kernel refuses them, and what is left when processes die."""
 
 import base64
-import fcntl
 import json
 import os
 import queue
 import re
 import signal
-import struct
 import subprocess
-import termios
 import textwrap
 import threading
 import time
 
-import processes
 import pytest
 import sanitizers
 from conftest import compiler_env
@@ -27,11 +23,13 @@ from egress_kit import (  # noqa: F401 (fixtures)
     Box,
     Talking,
     box,
+    cpu_seconds,
     greet,
     lab,
     names,
     output_of,
     service,
+    unsent,
 )
 from netlab import HOST, HOST6, INTERNET
 from service import Service
@@ -290,10 +288,6 @@ print("reset", flush=True)
 """
 
 
-def unsent(connection):
-    return struct.unpack("i", fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)))[0]
-
-
 @pytest.mark.parametrize("way", ["prompt", "slow"])
 def test_what_was_sent_before_a_reset_arrives(lab, service, box, way):
     """A server that answers, and resets because it did not read all that it was sent: egress learns of both at once."""
@@ -348,11 +342,6 @@ def test_what_the_sandbox_sent_before_a_reset_arrives(lab, service, box):
     finally:
         os.kill(pid, signal.SIGCONT)
     assert heard.get(timeout=60) == (20000, "reset")
-
-
-def cpu_seconds(pid):
-    stat = processes.read(pid, "stat").rsplit(")", 1)[1].split()
-    return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_urgent_bytes_pass_and_keep_nobody_busy(lab, service, box):

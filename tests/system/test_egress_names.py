@@ -10,7 +10,6 @@ import time
 import zipfile
 
 import pytest
-from conftest import compiler_env
 from egress_kit import (  # noqa: F401 (fixtures)
     NAMES,
     OTHER,
@@ -21,12 +20,14 @@ from egress_kit import (  # noqa: F401 (fixtures)
     Box,
     Talking,
     ask,
+    assert_woken_for_nothing,
     box,
     lab,
     names,
     resolve,
     service,
     talk,
+    wake_for_nothing,
 )
 from netlab import NameServer, dns_addresses, dns_question
 from service import Service
@@ -250,30 +251,14 @@ def test_everything_else_is_refused(only_web):
     assert only_web.denials("evil.example", "no rule allows the name")
 
 
-WITHOUT_LOWAT = """
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-int setsockopt(int fd, int level, int name, const void *value, socklen_t n)
-{
-    return level == SOL_SOCKET && name == SO_RCVLOWAT ? 0 : syscall(SYS_setsockopt, fd, level, name, value, n);
-}
-"""
-
-
 def test_a_name_in_pieces_while_the_kernel_is_short_of_memory(lab, names, build_dir, base_template, tmp_path):
     """It says then that there is something to read when nothing more came: here always. That is no end."""
-    (tmp_path / "w.c").write_text(WITHOUT_LOWAT)
-    compiler = compiler_env()["CC"].split()[-1]
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / "w.so", tmp_path / "w.c"], check=True, timeout=60)
     service = Service(build_dir, "--gateways", "1", "--egress-dns", NAMES)
-    service.env["LD_PRELOAD"] = str(tmp_path / "w.so")
+    wake_for_nothing(service, tmp_path)
     with service:
         with Box(service, network={"denyOut": ["0.0.0.0/0"], "allowOut": ["web.example"]}) as box:
             resolve(box, "web.example")
-            (pid,) = service.roles()["abx-egress"]
-            with open(f"/proc/{pid}/maps") as f:
-                assert "w.so" in f.read()
+            assert_woken_for_nothing(service)
             ways = [[WEB, 443, "tls+", "web.example"], [WEB, 80, "http+", "web.example"], [WEB, 443, "tls+", "evil.example"]]
             assert talk(box, *ways) == [f"this is {WEB}", f"this is {WEB}", RESET]
 
