@@ -209,16 +209,24 @@ static int wanted(enum lane_state reads, enum lane_state writes)
            (writes == LANE_WANTS_WRITE || writes == LANE_MORE ? UV_WRITABLE : 0);
 }
 
+/* Is there something that the side that lives has not got yet? Behind a veil it is its other side that counts. */
+static bool is_arriving(const struct flow *f)
+{
+    int waiting = 0;
+
+    return (ioctl(f->alive->fd, SIOCOUTQ, &waiting) == 0 && waiting > 0) ||
+           (f->veil && f->alive == &f->out && veil_is_sending(f->veil));
+}
+
 /* Whether the last bytes have arrived is not told: it is looked at. */
 static void on_last(uv_timer_t *timer)
 {
     struct flow *f = timer->data;
     uint64_t now = uv_now(timer->loop);
-    int waiting = 0;
 
     if (f->box->is_paused)
         f->moved_at = now;
-    if (f->is_passed && (ioctl(f->alive->fd, SIOCOUTQ, &waiting) < 0 || waiting == 0)) {
+    if (f->is_passed && !is_arriving(f)) {
         flow_close(f, true);
         return;
     }
@@ -255,16 +263,10 @@ static bool is_dead(const struct end *e)
     return getsockopt(e->fd, IPPROTO_TCP, TCP_INFO, &info, &n) == 0 && info.tcpi_state == TCP_CLOSE;
 }
 
-/* A server that refuses what it is sent, say, answers and resets. */
-static void fail(struct flow *f)
+static void pass_on_last(struct flow *f, bool is_in_dead)
 {
-    bool is_in_dead = is_dead(&f->in);
     struct lane *last = is_in_dead ? &f->up : &f->down;
 
-    if (is_in_dead == is_dead(&f->out)) {
-        flow_close(f, true);
-        return;
-    }
     f->state = FLOW_LAST;
     f->alive = is_in_dead ? &f->out : &f->in;
     end_watch(is_in_dead ? &f->in : &f->out, 0, true);
@@ -273,6 +275,17 @@ static void fail(struct flow *f)
     f->moved_at = uv_now(f->egress->opts.loop);
     (void)uv_timer_start(&f->timer, on_last, LAST_MS, LAST_MS);
     pass_last(f);
+}
+
+/* A server that refuses what it is sent, say, answers and resets. */
+static void fail(struct flow *f)
+{
+    bool is_in_dead = is_dead(&f->in);
+
+    if (is_in_dead == is_dead(&f->out))
+        flow_close(f, true);
+    else
+        pass_on_last(f, is_in_dead);
 }
 
 static void pump(struct flow *f, bool is_up, bool is_down)
@@ -407,6 +420,9 @@ static void on_veil_over(void *user, const char *why)
 
     if (why && f->state == FLOW_PROXY) {
         deny(f, NULL, "egressProxy", why);
+    } else if (why && f->state == FLOW_RELAY) { /* what it had from the proxy lies in `out` */
+        drop_veil(f, true);
+        pass_on_last(f, false);
     } else if (why) {
         flow_close(f, true);
     } else {

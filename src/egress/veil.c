@@ -2,6 +2,8 @@
 #include "egress/veil.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,6 +21,8 @@ struct veil {
     struct side secret, plain;
     unsigned n_socks;
     bool is_closed, is_over;
+    bool has_failed; /* the secret side: nothing goes there any more */
+    bool is_read;    /* and nothing more comes from it */
     void (*over)(void *user, const char *why);
     void *user;
 };
@@ -89,6 +93,29 @@ static void watch(struct side *from, const struct side *to, bool is_ready)
         sock_watch(&from->sock, reads ? SOCK_READABLE : 0);
 }
 
+/* The secret side has failed. What it sent before is passed on as fast as the plain side takes it; nobody looks at
+ * the failed one meanwhile, which would say so again and again. */
+static void step_last(struct veil *v)
+{
+    struct sock *secret = &v->secret.sock, *plain = &v->plain.sock;
+
+    v->has_failed = true;
+    while (!v->is_read && !plain->error && plain->out.len == 0) {
+        struct slice piece;
+        ssize_t n = sock_read(secret, &piece);
+
+        v->is_read = n <= 0;
+        if (n > 0)
+            sock_write(plain, &piece, 1, true);
+    }
+    if (plain->error || (v->is_read && plain->out.len == 0)) {
+        end(v, find_reason(v));
+        return;
+    }
+    sock_watch(secret, SOCK_QUIET);
+    sock_watch(plain, 0);
+}
+
 /* Until the handshake is over nothing is taken from the plain side: TLS could not take it. */
 static void step(struct veil *v)
 {
@@ -97,12 +124,15 @@ static void step(struct veil *v)
 
     if (v->is_over)
         return;
-    sock_flush(&secret->sock);
+    if (!v->has_failed)
+        sock_flush(&secret->sock);
     sock_flush(&plain->sock);
-    ok = move(secret, plain);
-    if (ok && secret->sock.layer->is_ready)
-        ok = move(plain, secret);
-    if (!ok || secret->sock.error || plain->sock.error) {
+    if (v->has_failed || secret->sock.error || !move(secret, plain)) {
+        step_last(v);
+        return;
+    }
+    ok = !secret->sock.layer->is_ready || move(plain, secret);
+    if (!ok || plain->sock.error) {
         end(v, find_reason(v));
         return;
     }
@@ -118,8 +148,19 @@ static void step(struct veil *v)
 
 static void on_event(struct sock *s, unsigned what)
 {
-    (void)what;
-    step(container_of(s, struct side, sock)->veil);
+    struct veil *v = container_of(s, struct side, sock)->veil;
+
+    if (s == &v->secret.sock && (what & SOCK_HANGUP)) /* nobody asks for that: it is a reset */
+        v->has_failed = true;
+    step(v);
+}
+
+bool veil_is_sending(const struct veil *v)
+{
+    int waiting = 0;
+
+    return !v->has_failed && (v->secret.sock.out.len > 0 ||
+                              (ioctl(v->secret.sock.fd, SIOCOUTQ, &waiting) == 0 && waiting > 0));
 }
 
 static int side_open(struct veil *v, struct side *s, uv_loop_t *loop, int fd, struct abx_err *err)

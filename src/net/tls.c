@@ -137,6 +137,11 @@ static ssize_t layer_write(struct sock_layer *l, struct slice s)
     look_at_handshake(t);
     if (n > 0)
         return n;
+    /* What came before the other side closed the connection can still be read. */
+    if (SSL_get_error(t->ssl, n) == SSL_ERROR_SYSCALL) {
+        t->is_shut = true;
+        return -EPIPE;
+    }
     r = call_failed(t, n);
     l->read_wants_write = read_wants_write;
     return r == -EAGAIN ? r : -EPIPE;
