@@ -117,7 +117,7 @@ static int listen_one(struct listen_address *a, bool is_shared, int *ret_fd, str
 
         if (errno != EADDRINUSE)
             return err_sys(err, errno, "listen on %s port %u", a->host, a->port);
-        port_holder_find(a->port, holder, sizeof holder);
+        port_holder_find(a->host, a->port, holder, sizeof holder);
         return err_set(err, ABX_FAILED_PRECONDITION,
                        "port %u on %s is taken by %s: stop it or choose another address", a->port,
                        a->host, holder);

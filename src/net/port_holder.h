@@ -6,7 +6,7 @@
 
 #define PORT_HOLDER_SIZE 96
 
-/* Writes "process 12 (nginx)" for whoever listens on `port` in this network namespace, whatever the
- * address, into `to` of `size` bytes (PORT_HOLDER_SIZE is enough); "another process" when nobody is
- * found or may be looked at. */
-void port_holder_find(uint16_t port, char *to, size_t size);
+/* Writes "process 12 (nginx)" for whoever listens in this network namespace where it keeps others from the address `host`
+ * (numeric, of either kind) and `port`, into `to` of `size` bytes (PORT_HOLDER_SIZE is enough); "another process" when nobody
+ * is found or may be looked at. */
+void port_holder_find(const char *host, uint16_t port, char *to, size_t size);

@@ -6,8 +6,11 @@
 #include <string.h>
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -85,6 +88,63 @@ static void taken_port_names_its_holder(void **state)
     (void)snprintf(pid, sizeof pid, "process %ld (test_cli", (long)getpid());
     assert_non_null(strstr(err.msg, pid));
     fd_close(fd);
+    /* Where there is IPv6, one for all addresses has those of IPv4, too. */
+    a = (struct listen_address){ .host = "::" };
+    if (listen_public(&a, 1, &fd, NULL) < 0) {
+        print_message("no IPv6\n");
+        return;
+    }
+    b = (struct listen_address){ .host = "127.0.0.1", .port = a.port };
+    assert_int_equal(listen_public(&b, 1, &second, &err), ABX_FAILED_PRECONDITION);
+    assert_non_null(strstr(err.msg, pid));
+    (void)snprintf(b.host, sizeof b.host, "::1");
+    assert_int_equal(listen_public(&b, 1, &second, &err), ABX_FAILED_PRECONDITION);
+    assert_non_null(strstr(err.msg, pid));
+    fd_close(fd);
+}
+
+/* Another process listens on the same port of every address but one: it is not the holder. */
+static void the_holder_is_that_of_the_address(void **state)
+{
+    struct listen_address mine = { .host = "127.0.0.1" }, again;
+    struct abx_err err;
+    char own[32], word;
+    int others[32], pipes[2], fd, second;
+    pid_t child;
+
+    (void)state;
+    assert_int_equal(listen_public(&mine, 1, &fd, NULL), 0);
+    assert_int_equal(pipe(pipes), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct listen_address a = { .port = mine.port };
+
+        fd_close(fd);
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (int i = 0; i < 32; i++) {
+            (void)snprintf(a.host, sizeof a.host, "127.0.0.%d", i + 2);
+            if (listen_public(&a, 1, &others[i], NULL) < 0)
+                _exit(1);
+        }
+        (void)fd_write_all(pipes[1], "", 1);
+        (void)pause();
+        _exit(0);
+    }
+    fd_close(pipes[1]);
+    assert_int_equal(fd_read_all(pipes[0], &word, 1), 1);
+    fd_close(pipes[0]);
+    again = mine;
+    assert_int_equal(listen_public(&again, 1, &second, &err), ABX_FAILED_PRECONDITION);
+    (void)snprintf(own, sizeof own, "process %ld (", (long)getpid());
+    assert_non_null(strstr(err.msg, own));
+    again = (struct listen_address){ .host = "127.0.0.9", .port = mine.port };
+    assert_int_equal(listen_public(&again, 1, &second, &err), ABX_FAILED_PRECONDITION);
+    (void)snprintf(own, sizeof own, "process %ld (", (long)child);
+    assert_non_null(strstr(err.msg, own));
+    (void)kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    fd_close(fd);
 }
 
 static void unix_socket_replaces_a_stale_one(void **state)
@@ -113,6 +173,7 @@ int main(void)
         cmocka_unit_test(address_forms),
         cmocka_unit_test(sockets_share_the_port_that_was_chosen),
         cmocka_unit_test(taken_port_names_its_holder),
+        cmocka_unit_test(the_holder_is_that_of_the_address),
         cmocka_unit_test(unix_socket_replaces_a_stale_one),
     };
 
