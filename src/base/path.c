@@ -104,6 +104,23 @@ static const char *dir_next(DIR *d)
     return NULL;
 }
 
+int path_each(int dirfd, const char *what, int (*fn)(void *user, const char *name), void *user,
+              struct abx_err *err)
+{
+    _cleanup_(closedirp) DIR *d = dir_open(dirfd, ".");
+    const char *name;
+
+    if (!d)
+        return err_sys(err, errno, "open %s", what);
+    while ((name = dir_next(d)) != NULL) {
+        int r = fn(user, name);
+
+        if (r != 0)
+            return r;
+    }
+    return errno ? err_sys(err, errno, "list %s", what) : 0;
+}
+
 /* Removes one entry. 1 = it is a folder that is not empty. */
 static int remove_entry(int dirfd, const char *name)
 {

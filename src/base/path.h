@@ -24,5 +24,10 @@ int path_mkdirs(int dirfd, const char *path, mode_t mode, struct abx_err *err);
  * hostile, but no one may write to it meanwhile. Missing is fine. */
 int path_remove_tree(int dirfd, const char *name, struct abx_err *err);
 
+/* Calls fn with the name of each entry of the folder but "." and "..", in no order, until it returns other than 0, which is
+ * returned. `what` is the folder's name in errors. */
+int path_each(int dirfd, const char *what, int (*fn)(void *user, const char *name), void *user,
+              struct abx_err *err);
+
 /* Joins into `to`; false when it does not fit into `size` bytes. */
 bool path_join(char *to, size_t size, const char *a, const char *b);

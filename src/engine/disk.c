@@ -5,7 +5,6 @@
  */
 #include "engine/disk.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <poll.h>
@@ -200,33 +199,6 @@ static int open_dir(struct disk_pool *p, const char *data_dir, struct abx_err *e
     return open_private(data_fd, "pool", p->dir, 0700, 0077, &p->dir_fd, err);
 }
 
-/* Calls fn for the entries of the folder until it returns other than 0. */
-static int each_entry(int dirfd, int (*fn)(void *user, const char *name), void *user,
-                      struct abx_err *err)
-{
-    _cleanup_(closedirp) DIR *d = NULL;
-    struct dirent *e;
-    int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    if (fd < 0)
-        return err_sys(err, errno, "open a folder of the pool");
-    d = fdopendir(fd);
-    if (!d) {
-        fd_close(fd);
-        return err_oom(err);
-    }
-    while ((errno = 0, e = readdir(d)) != NULL) {
-        int r;
-
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        r = fn(user, e->d_name);
-        if (r != 0)
-            return r;
-    }
-    return errno ? err_sys(err, errno, "list a folder of the pool") : 0;
-}
-
 static int stop_at_any(void *user, const char *name)
 {
     (void)user;
@@ -239,7 +211,7 @@ static bool has_content(int dirfd, const char *name)
 {
     _cleanup_(closep) int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-    return fd < 0 || each_entry(fd, stop_at_any, NULL, NULL) != 0;
+    return fd < 0 || path_each(fd, "a folder of the pool", stop_at_any, NULL, NULL) != 0;
 }
 
 static int stop_at_content(void *user, const char *name)
@@ -257,7 +229,7 @@ static int stop_at_content(void *user, const char *name)
 /* Is there something in the folder that an image mounted over it would hide? */
 static bool is_in_use(struct disk_pool *p)
 {
-    return each_entry(p->dir_fd, stop_at_content, &p->dir_fd, NULL) != 0;
+    return path_each(p->dir_fd, "a folder of the pool", stop_at_content, &p->dir_fd, NULL) != 0;
 }
 
 /* The folder itself is the pool. */
@@ -716,7 +688,7 @@ int disk_trash_empty(struct disk_pool *p, struct abx_err *err)
     int r = check_alive(p, err);
 
     if (r == 0)
-        r = each_entry(p->trash_fd, remove_one, &e, err);
+        r = path_each(p->trash_fd, "a folder of the pool", remove_one, &e, err);
     if (r == 0 && e.first.code != 0) {
         r = e.first.code;
         if (err)
@@ -731,5 +703,5 @@ int disk_trash_empty(struct disk_pool *p, struct abx_err *err)
 int disk_upper_each(struct disk_pool *p, int (*fn)(void *user, const char *id), void *user,
                     struct abx_err *err)
 {
-    return p->why_dead[0] ? 0 : each_entry(p->uppers_fd, fn, user, err);
+    return p->why_dead[0] ? 0 : path_each(p->uppers_fd, "a folder of the pool", fn, user, err);
 }

@@ -1,7 +1,6 @@
 /* record.c - see record.h. */
 #include "engine/record.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/path.h"
 #include "base/str.h"
 
 #define HEAD "abx-record 1\n"
@@ -205,25 +205,7 @@ int record_remove(int dirfd, const char *name, struct abx_err *err)
 
 int record_each(int dirfd, int (*fn)(void *user, const char *name), void *user, struct abx_err *err)
 {
-    _cleanup_(closedirp) DIR *d = NULL;
-    struct dirent *e;
-    int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    d = fd >= 0 ? fdopendir(fd) : NULL;
-    if (!d) {
-        fd_close(fd);
-        return err_sys(err, errno, "open the folder of records");
-    }
-    while ((errno = 0, e = readdir(d)) != NULL) {
-        int r;
-
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        r = fn(user, e->d_name);
-        if (r != 0)
-            return r;
-    }
-    return errno ? err_sys(err, errno, "read the folder of records") : 0;
+    return path_each(dirfd, "the folder of records", fn, user, err);
 }
 
 struct sweep {

@@ -260,6 +260,51 @@ static void remove_leaks_no_fd(void **state)
     assert_int_equal(open_fds(), before);
 }
 
+struct names {
+    unsigned n, most;
+    bool has_dots, seen[2];
+};
+
+static int note_name(void *user, const char *name)
+{
+    struct names *names = user;
+
+    names->n++;
+    names->has_dots |= name[0] == '.';
+    names->seen[0] |= strcmp(name, "a") == 0;
+    names->seen[1] |= strcmp(name, "b") == 0;
+    return names->n == names->most ? 7 : 0;
+}
+
+static void each_entry_is_named_until_it_is_enough(void **state)
+{
+    struct names all = { 0 }, one = { .most = 1 };
+    struct test_dir *d = *state;
+    size_t before = open_fds();
+    struct abx_err err;
+    int fd;
+
+    assert_int_equal(path_mkdirs(d->fd, "t/a/below", 0755, &err), 0);
+    assert_int_equal(path_mkdirs(d->fd, "t/b", 0755, &err), 0);
+    fd = path_open_beneath(d->fd, "t", O_RDONLY | O_DIRECTORY, 0);
+    assert_true(fd >= 0);
+    for (int i = 0; i < 2; i++) { /* it begins anew */
+        all = (struct names){ 0 };
+        assert_int_equal(path_each(fd, "t", note_name, &all, &err), 0);
+        assert_true(all.n == 2 && all.seen[0] && all.seen[1] && !all.has_dots);
+    }
+    assert_int_equal(path_each(fd, "t", note_name, &one, &err), 7);
+    assert_int_equal(one.n, 1);
+    fd_close(fd);
+    fd = path_open_beneath(d->fd, "t/f", O_RDWR | O_CREAT, 0600);
+    assert_true(fd >= 0);
+    assert_true(path_each(fd, "the list", note_name, &all, &err) < 0);
+    assert_non_null(strstr(err.msg, "open the list"));
+    fd_close(fd);
+    assert_int_equal(open_fds(), before);
+    assert_int_equal(path_remove_tree(d->fd, "t", &err), 0);
+}
+
 static void join(void **state)
 {
     char to[8];
@@ -290,6 +335,7 @@ int main(void)
         DIR_TEST(remove_of_deep_trees),
         DIR_TEST(remove_is_not_stopped_by_chosen_names),
         DIR_TEST(remove_leaks_no_fd),
+        DIR_TEST(each_entry_is_named_until_it_is_enough),
         cmocka_unit_test(join),
     };
 
