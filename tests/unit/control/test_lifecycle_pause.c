@@ -238,53 +238,6 @@ static void a_freeze_that_fails_leaves_it_running(void **state)
     assert_int_equal(w.n_visible, 2); /* those who wait go on */
 }
 
-static void set_lifecycle(const char *id, const char *on_timeout, bool memory)
-{
-    json_t *config =
-        json_pack("{s:{s:s},s:b}", "lifecycle", "onTimeout", on_timeout, "autoPauseMemory", memory);
-
-    assert_int_equal(sandbox_set_config(find(id), config, NULL), 0);
-    json_decref(config);
-}
-
-/* Neither before half a minute of tries nor before its own end, and never where the end is a pause: it would be lost. */
-static void what_cannot_be_thawed_ends_with_its_time(void **state)
-{
-    static const struct {
-        const char *on_timeout;
-        bool was_long;
-        bool is_over;
-        enum sandbox_state then;
-    } cases[] = {
-        { "kill", false, true, SANDBOX_THAWING },
-        { "kill", true, false, SANDBOX_THAWING },
-        { "kill", true, true, SANDBOX_KILLING },
-        { "pause", true, true, SANDBOX_THAWING },
-    };
-
-    (void)state;
-    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-        struct answer a = { 0 };
-        char id[SANDBOX_ID_SIZE];
-
-        reach(SANDBOX_THAWING, &a, id);
-        set_lifecycle(id, cases[i].on_timeout, true);
-        if (cases[i].was_long)
-            find(id)->t_state_ns -= 31 * NSEC_PER_SEC;
-        if (cases[i].is_over)
-            find(id)->end_ms = time_wall_ms();
-        fail_change(ABX_INTERNAL, "stuck");
-        assert_int_equal(state_of(id), cases[i].then);
-        assert_int_equal(w.fake.n_kills, cases[i].then == SANDBOX_KILLING);
-        if (cases[i].then == SANDBOX_KILLING)
-            assert_string_equal(find(id)->kill_reason, "timeout");
-        else
-            assert_true(run_until(has_change, NULL)); /* tried again */
-        assert_int_equal(teardown(NULL), 0);
-        assert_int_equal(setup(NULL), 0);
-    }
-}
-
 static void a_wake_that_fails_leaves_it_paused(void **state)
 {
     struct answer a = { 0 };
@@ -459,6 +412,15 @@ static void what_wakes_counts_against_the_limit(void **state)
 }
 
 /* --- its time is over ----------------------------------------------------------------------------- */
+
+static void set_lifecycle(const char *id, const char *on_timeout, bool memory)
+{
+    json_t *config =
+        json_pack("{s:{s:s},s:b}", "lifecycle", "onTimeout", on_timeout, "autoPauseMemory", memory);
+
+    assert_int_equal(sandbox_set_config(find(id), config, NULL), 0);
+    json_decref(config);
+}
 
 static void expire(const char *id)
 {
@@ -753,7 +715,6 @@ int main(void)
         TEST(a_stop_of_what_the_driver_does_not_know_is_done),
         TEST(a_stop_that_fails_for_ever_is_over_one_day),
         TEST(a_freeze_that_fails_leaves_it_running),
-        TEST(what_cannot_be_thawed_ends_with_its_time),
         TEST(a_wake_that_fails_leaves_it_paused),
         TEST(what_has_no_processes_to_thaw_starts_with_its_files),
         TEST(what_runs_although_its_row_says_paused_ends_and_starts),
