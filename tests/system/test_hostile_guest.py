@@ -122,7 +122,9 @@ def test_what_is_no_answer_is_502(hostile, neighbour, mode):
         status, got, end = ask(hostile, method=method, body=body)
         assert (status, end) == (502, "closed"), (mode, status, got[:300], end)
         assert b'"code":502' in got and b"poison" not in got
-        if method == "POST":
+        if method == "POST" and mode.endswith("at accept"):  # the connection may have ended before a byte of the request went
+            assert b"Should-Retry: false" in got or b"Should-Retry: true" in got
+        elif method == "POST":
             assert b"Should-Retry: false" in got
 
 
