@@ -31,9 +31,10 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_configure():
-    """A run in the background of a script has SIGINT ignored, and hands that on to every program that a test interrupts."""
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """What runs in the background of a script or under nohup ignores signals, and hands that on to the programs that tests signal."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def pytest_sessionstart(session):
