@@ -70,11 +70,13 @@ def test_text_of_any_script(box):
     t.type(f"echo '{text}' | wc -m; locale charmap; printf '%s\\n' '<{text}>' \"$TERM\"\n".encode())
     shown = t.expect(b"\r\nxterm-256color\r\n").decode()
     assert f"\r{len(text) + 1}\r\nUTF-8\r\n<{text}>" in shown, shown
+    t.expect(b"@ ")
     t.type(b"\xf0\x9f\x8e")  # a character in two calls
     t.type(b"\x89\x7fx\n")  # and it goes whole with one backspace
     t.expect(b"x: command not found\r\n")
-    t.type("read x; echo \"[$x]\"\n".encode())
-    t.expect(b"echo")
+    t.expect(b"@ ")
+    t.type("echo r''eads; read x; echo \"[$x]\"\n".encode())
+    t.expect(b"reads\r\n")  # the terminal edits the line from here on, not the shell
     t.type("ä漢\x7f\n".encode())
     assert "[ä]" in t.expect("[ä]".encode()).decode(errors="replace")
     t.kill()
@@ -216,6 +218,7 @@ def test_keys_that_signal(box, key, signal, code):
     t.expect(b"@ ")
     t.type(b"echo co''de $?\n")
     t.expect(b"code %d\r\n" % code)  # the shell goes on
+    t.expect(b"@ ")
     t.type(b"exit 9\n")
     assert t.wait()[1]["code"] == 9
     t = Terminal(box, "sleep", "1000")
@@ -234,6 +237,7 @@ def test_ctrl_c_reaches_a_pipeline_and_stops_output(box):
     t.type(b"echo co''de $?\n")
     t.expect(b"code 130\r\n")
     assert not {"yes", "cat"} & set(box.names())
+    t.expect(b"@ ")
     t.type(b"sleep 1000\n")
     until(lambda: "sleep" in box.names())
     t.type(b"\x1a")
