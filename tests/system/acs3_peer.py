@@ -8,6 +8,8 @@ from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
+from waiting import BUSY_S
+
 KEY_ID = "LTAI-test-id"
 SECRET = "test/secret+with=odd~characters"
 
@@ -101,5 +103,5 @@ class Peer:
 
     def __exit__(self, *_):
         self.server.shutdown()
-        self.thread.join(10)
+        self.thread.join(BUSY_S)
         self.server.server_close()

@@ -6,6 +6,7 @@ import pytest
 from fake_envd import FakeEnvd
 
 from libabx import Error, Library
+from waiting import BUSY_S
 
 STREAMS = {1: "stdout", 2: "stderr", 3: "pty"}
 
@@ -34,7 +35,7 @@ class Box:
 
     # --- commands ---
 
-    def run(self, command, wait=60, **opts):
+    def run(self, command, wait=BUSY_S, **opts):
         call = self.client.run("abx_command_run", self.sandbox, command, self.opts("abx_command_opts", opts), timeout=wait)
         return call.command()
 
@@ -93,12 +94,12 @@ class Box:
         call.kept = (items, kept)
         return call
 
-    def write(self, files, wait=60, **opts):
+    def write(self, files, wait=BUSY_S, **opts):
         """Paths that the answer names, in order."""
         call = self.write_call(files, opts).wait(wait)
         return [e.path.decode() for e in call.items("abx_call_entries")]
 
-    def read(self, path, wait=60, **opts):
+    def read(self, path, wait=BUSY_S, **opts):
         return self.client.run("abx_files_read", self.sandbox, path, self.opts("abx_read_opts", opts), timeout=wait).bytes()
 
     def read_stream(self, path, **opts):
@@ -137,7 +138,7 @@ def entry(e):
     return made
 
 
-def collect(call, timeout=60):
+def collect(call, timeout=BUSY_S):
     """All that is left of a command's events: ({"stdout": .., "stderr": .., "pty": ..}, END event's fields)."""
     out, end = {"stdout": b"", "stderr": b"", "pty": b""}, None
     parts = {k: [] for k in out}

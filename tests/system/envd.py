@@ -5,6 +5,8 @@ import http.client
 import json
 import struct
 
+from waiting import BUSY_S
+
 
 class EnvdError(Exception):
     """A Connect or HTTP error: status, code and message as the server gave them."""
@@ -30,7 +32,7 @@ class Envd:
     def connect(self, timeout):
         return http.client.HTTPConnection("127.0.0.1", self.service.port, timeout=timeout)
 
-    def unary(self, method, message, timeout=30):
+    def unary(self, method, message, timeout=BUSY_S):
         conn = self.connect(timeout)
         try:
             conn.request("POST", f"/{method}", json.dumps(message), {**self.headers, "Content-Type": "application/json"})
@@ -42,7 +44,7 @@ class Envd:
         finally:
             conn.close()
 
-    def stream(self, method, message, timeout=30, headers=None):
+    def stream(self, method, message, timeout=BUSY_S, headers=None):
         """Yields the messages; raises EnvdError for an error in the end frame, ConnectionError for a cut stream."""
         conn = self.connect(timeout)
         try:
@@ -67,7 +69,7 @@ class Envd:
         finally:
             conn.close()
 
-    def run(self, command, timeout=30, cmd="/bin/bash", args=None, **process):
+    def run(self, command, timeout=BUSY_S, cmd="/bin/bash", args=None, **process):
         """(exit code, stdout, stderr) of a bash command, or of `cmd` with `args`."""
         out, err, code = b"", b"", None
         message = {"process": {"cmd": cmd, "args": ["-c", command] if args is None else args, **process}, "stdin": False}
@@ -80,13 +82,13 @@ class Envd:
                 code = event["end"].get("exitCode", 0)
         return code, out.decode(errors="replace"), err.decode(errors="replace")
 
-    def sh(self, command, timeout=30):
+    def sh(self, command, timeout=BUSY_S):
         """stdout of a command that must succeed."""
         code, out, err = self.run(command, timeout)
         assert code == 0, (command, code, out, err)
         return out
 
-    def write(self, path, data, timeout=60):
+    def write(self, path, data, timeout=BUSY_S):
         conn = self.connect(timeout)
         try:
             conn.request("POST", f"/files?path={path}", data, {**self.headers, "Content-Type": "application/octet-stream"})
@@ -98,7 +100,7 @@ class Envd:
         finally:
             conn.close()
 
-    def read(self, path, timeout=60):
+    def read(self, path, timeout=BUSY_S):
         conn = self.connect(timeout)
         try:
             conn.request("GET", f"/files?path={path}", headers=self.headers)

@@ -11,6 +11,8 @@ import socket
 import struct
 import threading
 
+from waiting import BUSY_S
+
 
 def envelope(message, flags=0):
     data = message if isinstance(message, bytes) else json.dumps(message).encode()
@@ -97,7 +99,7 @@ class FakeEnvd:
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.ready = threading.Event()
         self.thread.start()
-        assert self.ready.wait(10)
+        assert self.ready.wait(BUSY_S)
 
     def _run(self):
         asyncio.set_event_loop(self.loop)
@@ -114,7 +116,7 @@ class FakeEnvd:
             self.loop.call_soon(self.loop.stop)
 
         self.loop.call_soon_threadsafe(stop)
-        self.thread.join(10)
+        self.thread.join(BUSY_S)
         self.loop.close()
 
     async def _read(self, reader):

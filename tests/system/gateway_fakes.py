@@ -15,6 +15,7 @@ import subprocess
 import threading
 
 import ipc_frames as ipc
+from waiting import BUSY_S
 
 CLONE_NEWNET = 0x40000000
 ENVD = 49983
@@ -130,7 +131,7 @@ class Sandbox:
     def inside(self, fn):
         done = queue.Queue()
         self.work.put((fn, done))
-        value, error = done.get(timeout=5)
+        value, error = done.get(timeout=BUSY_S)
         if error:
             raise error
         return value
@@ -237,7 +238,7 @@ class Control:
         for peer in self.table.wait_peers():
             peer.send(ipc.ENTRY, sandbox.entry())
 
-    def ask(self, body, message, timeout=20):
+    def ask(self, body, message, timeout=BUSY_S):
         """(body, fields) of what the gateway answers to a question of control's."""
         self.seq += 1
         answer = self.questions[self.seq] = queue.Queue()
@@ -250,7 +251,7 @@ class Control:
         self.seq += 1
         for peer in self.table.wait_peers():
             peer.send(ipc.REMOVE, [(1, sandbox.name)], self.seq)
-        assert self.removed.get(timeout=5) == self.seq
+        assert self.removed.get(timeout=BUSY_S) == self.seq
 
 
 class Engine:
@@ -342,7 +343,7 @@ class World:
 
     def connect(self):
         s = socket.create_connection(("127.0.0.1", self.port))
-        s.settimeout(15)
+        s.settimeout(BUSY_S)
         return s
 
     def logged(self):
@@ -351,7 +352,7 @@ class World:
     def close(self):
         self.process.send_signal(signal.SIGTERM)
         try:
-            code = self.process.wait(timeout=10)
+            code = self.process.wait(BUSY_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -7,6 +7,7 @@ import time
 import pytest
 from gateway_fakes import ENVD, Client, World
 from sanitizers import resident_kib
+from waiting import BUSY_S
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 
@@ -54,11 +55,11 @@ class Raw:
 
     def __init__(self, sandbox, port=ENVD, **more):
         self.listener = sandbox.listen(port, **more)
-        self.listener.settimeout(5)
+        self.listener.settimeout(BUSY_S)
 
     def accept(self):
         conn, _ = self.listener.accept()
-        conn.settimeout(10)
+        conn.settimeout(BUSY_S)
         got = b""
         while b"\r\n\r\n" not in got:
             got += conn.recv(65536)
@@ -98,7 +99,7 @@ def send_until_stuck(sock, limit=256 << 20):
         except BlockingIOError:
             quiet += 1
             time.sleep(0.03)
-    sock.settimeout(10)
+    sock.settimeout(BUSY_S)
     return sent
 
 

@@ -15,6 +15,7 @@ import threading
 from collections import Counter
 
 import pytest
+from waiting import BUSY_S
 
 REASON = {
     "none": 0, "too_large": 2, "name": 19, "connect": 20, "tls": 21, "disconnected": 22, "protocol": 23, "timeout": 24,
@@ -30,7 +31,7 @@ class Loop:
         self.thread.start()
 
     def run(self, coroutine):
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(30)
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(BUSY_S)
 
     def stop(self):
         async def cancel_all():
@@ -41,7 +42,7 @@ class Loop:
 
         self.run(cancel_all())
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self.thread.join(10)
+        self.thread.join(BUSY_S)
         self.loop.close()
 
 

@@ -8,6 +8,8 @@ import array
 import socket
 import threading
 
+from waiting import BUSY_S
+
 HELLO, HELLO_REPLY, ERROR = 11, 12, 10
 DIED, SOCKET, SOCKET_REPLY = 40, 50, 51
 ENTRY, REMOVE, REMOVE_DONE, TABLE_SYNCED, LOOKUP, LOOKUP_REPLY, WAKE, WAKE_REPLY = 60, 61, 62, 63, 64, 65, 69, 72
@@ -128,7 +130,7 @@ class Listener:
             except OSError:
                 pass  # its own thread saw the end first
 
-    def wait_peers(self, n=1, timeout=5):
+    def wait_peers(self, n=1, timeout=BUSY_S):
         with self.changed:
             assert self.changed.wait_for(lambda: len(self.peers) >= n, timeout), "nobody connected"
             return list(self.peers)

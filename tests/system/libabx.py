@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 
 from cheaders import Headers
+from waiting import BUSY_S
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -105,7 +106,7 @@ class Client:
         self.calls.append(made)
         return made
 
-    def run(self, function, *args, timeout=60):
+    def run(self, function, *args, timeout=BUSY_S):
         """call, wait, and the call."""
         return self.call(function, *args).wait(timeout)
 
@@ -143,14 +144,14 @@ class Call:
         error = self.c.abx_call_error(self.handle).contents
         return Error(self.library, error) if error.code else None
 
-    def wait(self, timeout=60):
+    def wait(self, timeout=BUSY_S):
         """Drives the client until the call is done; its events are left to `events`. Raises Error."""
         error = self.library.headers.structs["abx_error"]()
         if self.c.abx_call_wait(self.handle, int(timeout * 1000), ctypes.byref(error)):
             raise Error(self.library, error)
         return self
 
-    def next(self, timeout=60):
+    def next(self, timeout=BUSY_S):
         """The next event (struct abx_event, pointers valid until the next one), None at the end; raises Error."""
         event = self.library.headers.structs["abx_event"]()
         while not self.c.abx_call_next(self.handle, ctypes.byref(event)):
@@ -163,7 +164,7 @@ class Call:
                 raise InterruptedError
         return event
 
-    def events(self, timeout=60):
+    def events(self, timeout=BUSY_S):
         while (event := self.next(timeout)) is not None:
             yield event
 

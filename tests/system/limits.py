@@ -7,7 +7,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from waiting import until
+from waiting import BUSY_S, until
 
 BUILD = Path(os.environ.get("ABX_BUILD") or Path(__file__).resolve().parents[2] / "build")
 TOOL = BUILD / "tests/tools/limits_tool"
@@ -52,7 +52,7 @@ class Tool:
 
     def close(self):
         self.process.stdin.close()
-        self.process.wait(10)
+        self.process.wait(BUSY_S)
 
 
 def own_groups(instance):

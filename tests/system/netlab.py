@@ -14,7 +14,7 @@ import struct
 import subprocess
 import threading
 
-from waiting import until
+from waiting import BUSY_S, until
 
 CLONE_NEWNET = 0x40000000
 HOST, INTERNET = "203.0.113.1", "203.0.113.2"
@@ -51,12 +51,12 @@ class Namespace:
 
     def ip(self, *args):
         with self.entered():
-            subprocess.run(["ip", *args], check=True, timeout=20)
+            subprocess.run(["ip", *args], check=True, timeout=BUSY_S)
 
     def close(self):
         os.close(self.fd)
         self.holder.stdin.close()
-        self.holder.wait(20)
+        self.holder.wait(BUSY_S)
 
 
 class Lab:
@@ -295,7 +295,7 @@ class TlsFront:
 
     def handle(self, connection):
         with self.lab.internet.entered():
-            plain = socket.create_connection(self.to, 20)
+            plain = socket.create_connection(self.to, BUSY_S)
         inside, outside = ssl.MemoryBIO(), ssl.MemoryBIO()
         tls = self.context.wrap_bio(inside, outside, server_side=True)
         with plain, contextlib.suppress(ssl.SSLError):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from processes import read
+from waiting import BUSY_S
 
 
 class NotMeasured(UserWarning):
@@ -52,5 +53,5 @@ def preloaded(build_dir, library):
     then in each program that they run, too, whose leaks are not ours."""
     if not of_build(build_dir):
         return {"LD_PRELOAD": str(library)}
-    linked = subprocess.run(["ldd", build_dir / "abx"], stdout=subprocess.PIPE, text=True, check=True, timeout=30).stdout
+    linked = subprocess.run(["ldd", build_dir / "abx"], stdout=subprocess.PIPE, text=True, check=True, timeout=BUSY_S).stdout
     return {"LD_PRELOAD": f"{re.search(r'/[^ ]*/libasan[^ ]*', linked)[0]}:{library}", "ASAN_OPTIONS": "detect_leaks=0"}

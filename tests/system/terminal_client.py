@@ -24,7 +24,7 @@ class Token:
 async def until(receive, text, got=b""):
     """Everything up to the text; `receive` gives one message."""
     while text not in got:
-        part = await asyncio.wait_for(receive(), 30)
+        part = await asyncio.wait_for(receive(), 90)
         got += part if isinstance(part, bytes) else part.encode()
     return got
 
@@ -37,11 +37,11 @@ async def pypi():
         await peer.send(json.dumps({"type": "resize", "cols": 1000, "rows": 500}))
         await peer.send(b"stty size; echo mark$((40+3))\n")
         second = (await until(peer.recv, b"mark43")).decode()
-        await asyncio.wait_for(await peer.ping(b"payload"), 30)
+        await asyncio.wait_for(await peer.ping(b"payload"), 90)
         await peer.send("exit 7\n")
         try:
             while True:
-                await asyncio.wait_for(peer.recv(), 30)
+                await asyncio.wait_for(peer.recv(), 90)
         except websockets.exceptions.ConnectionClosed:
             return {"sizes": ["20 90" in first, "500 1000" in second], "code": peer.close_code, "reason": peer.close_reason}
 

@@ -97,7 +97,7 @@ def test_a_lost_database(service):
     with pytest.raises(RuntimeError, match="not a database: it is damaged; put a copy"):
         service.start()
     assert len(guests(service)) == 2  # the operator decides
-    service.process.wait(10)
+    service.process.wait(BUSY_S)
 
     database.unlink()
     service.start()

@@ -117,7 +117,7 @@ def test_guest_and_user_together_are_bounded(tool):
 def test_fork_fails_at_the_limit_of_processes(tool):
     tool("create", "a", 0, 0, 10, UID)
     pid = tool.python("a", "user", FORKS)
-    assert tool("wait", pid, 20000) == "9"
+    assert tool("wait", pid, 60000) == "9"
     assert tool("create", "b", 0, 0, 0, UID) == ""
 
 
@@ -125,7 +125,8 @@ def test_processor_time_is_limited_in_user_and_the_guest_has_its_own(tool):
     tool("create", "a", 1, 0, 0, UID)
     users = [tool.python("a", "user", SPIN) for _ in range(3)]
     guest = tool.python("a", "guest", SPIN)
-    before, start = [cpu_seconds(pid) for pid in (*users, guest)], time.monotonic()
+    start = time.monotonic()  # what lies between the looks at clock and processor is in the time, not in what they used
+    before = [cpu_seconds(pid) for pid in (*users, guest)]
     time.sleep(1.5)
     used = [cpu_seconds(pid) - b for pid, b in zip((*users, guest), before)]
     assert sum(used[:3]) / (time.monotonic() - start) < 1.15, "one processor at most"
@@ -137,11 +138,11 @@ def test_frozen_processes_stand_still_and_go_on(tool):
     tool("create", "a", 0, 0, 0, UID)
     pid = tool.python("a", "user", SPIN)
     until(lambda: tool.usage("a")["cpu_us"] > 20000)
-    tool("freeze", "a", 1, 2000)
+    tool("freeze", "a", 1, 60000)
     before = tool.usage("a")["cpu_us"]
     time.sleep(0.3)
     assert tool.usage("a")["cpu_us"] - before < 5000
-    tool("freeze", "a", 0, 2000)
+    tool("freeze", "a", 0, 60000)
     until(lambda: tool.usage("a")["cpu_us"] - before > 20000)
     with pytest.raises(ToolError, match="still runs"):
         tool("wait", pid, 0)
@@ -153,9 +154,9 @@ def test_kill_ends_everything_whatever_it_does(tool, frozen):
     pid = tool.python("a", "user", ESCAPE)
     until(lambda: tool.usage("a")["processes"] >= 6)
     if frozen:
-        tool("freeze", "a", 1, 2000)
-    tool("kill", "a", 5000)
-    assert tool("wait", pid, 1000) == "137"
+        tool("freeze", "a", 1, 60000)
+    tool("kill", "a", 60000)
+    assert tool("wait", pid, 60000) == "137"
     until(lambda: tool.usage("a")["processes"] == 0)  # the dead count until someone reaps them
     tool("remove", "a")
     assert tool("each") == ""
@@ -204,7 +205,7 @@ def test_attach_moves_processes_that_run(instance, tool):
         assert re.search(rf"\bmemory(,\w+)*:\S*/abx-{instance}/sandboxes/a{group}$", text, re.M)
     for pid in (init, daemon):
         os.kill(int(pid), 9)
-        tool("wait", pid, 1000)
+        tool("wait", pid, 60000)
 
 
 def test_a_host_role_is_moved_out_and_finds_its_tree_again(tool, instance):

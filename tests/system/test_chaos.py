@@ -18,10 +18,11 @@ import processes
 import pytest
 from connectrpc.errors import ConnectError
 from service import Service
+from waiting import BUSY_S
 
 pytestmark = pytest.mark.alone
 
-CALL_LIMIT_S = 10
+CALL_LIMIT_S = 30
 # What the SDK raises for a connection that was cut or refused, besides its own types.
 TYPED = (
     e2b.SandboxException, e2b.exceptions.ServiceBusyException, TimeoutError, ConnectionError, httpx.TransportError, ConnectError)
@@ -90,7 +91,7 @@ class Report:
             return None
         took = time.monotonic() - start
         with self.lock:
-            if took > CALL_LIMIT_S + 2:
+            if took > 3 * CALL_LIMIT_S:  # the client has its own limits, and the machine other work
                 self.broken.append(f"{what}: took {took:.1f} s ({error!r})")
             if error is not None and live and is_gone(error):
                 self.broken.append(f"{what}: a live sandbox was reported as gone: {box}: {error!r}")
@@ -106,7 +107,7 @@ def one_round(report, options):
     def create():
         return report.call("create", lambda: e2b.Sandbox.create(timeout=300, request_timeout=CALL_LIMIT_S, **options), False)
 
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 2 * BUSY_S
     while (box := create()) is None:  # again, or the rounds would be over before a dead supervisor is back
         if time.monotonic() > deadline:
             return
@@ -142,7 +143,7 @@ def chaos_run(build_dir, rounds, at_once, supervisor):
         assert sum(chaos.killed.values()) >= 5
         assert report.results >= rounds, "most calls are to succeed"
 
-        left = service.request("GET", "/v2/sandboxes", timeout=20)[2]
+        left = service.request("GET", "/v2/sandboxes")[2]
         for box in left:
             health = service.request(
                 "GET", "/health", headers={"E2b-Sandbox-Id": box["sandboxID"], "E2b-Sandbox-Port": "49983"}, timeout=20)

@@ -255,7 +255,7 @@ def test_run_renews_the_time_of_its_sandbox(cli):
 
 def test_run_with_a_time_ends_with_it(cli):
     """--timeout is the sandbox's: the command goes with it."""
-    status, out, err = cli.run("run", "--timeout", "2", "-m", "mark=o", "echo up; sleep 1000")
+    status, out, err = cli.run("run", "--timeout", "10", "-m", "mark=o", "echo up; sleep 1000")
     assert status == 1 and out == b"up\n" and err.startswith(b"abx: ")
     assert only(cli, "o") == []
 

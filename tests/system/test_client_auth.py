@@ -22,7 +22,7 @@ def run(abx):
             try:
                 call = client.call(function, config, *args)
                 try:
-                    call.wait(20)
+                    call.wait()
                 except Error as e:
                     return e
                 return None

@@ -127,25 +127,25 @@ def test_silence_ends_at_the_timeout_though_keepalives_come(abx, server, run):
 def test_errors_of_the_server(server, run):
     server.reply = (404, [b"Context c1 not found"])
     with pytest.raises(libabx.Error, match="Context c1 not found") as caught:
-        run("abx_code_context_restart", "c1", -1).wait(20)
+        run("abx_code_context_restart", "c1", -1).wait()
     assert caught.value.code == "NOT_FOUND" and caught.value.http_status == 404
 
 
 def test_language_and_context_exclude_each_other(abx, server, run):
     with pytest.raises(libabx.Error, match="INVALID_ARGUMENT"):
-        run("abx_code_run", "x", abx.struct("abx_code_opts", language="r", context_id="c")).wait(20)
+        run("abx_code_run", "x", abx.struct("abx_code_opts", language="r", context_id="c")).wait()
     assert server.seen == []
 
 
 def test_contexts(server, run):
     one = {"id": "c/1", "language": "python", "cwd": "/home/user"}
     server.reply = (200, [json.dumps(one).encode()])
-    assert json.loads(run("abx_code_context_create", "python", None, -1).wait(20).bytes()) == one
+    assert json.loads(run("abx_code_context_create", "python", None, -1).wait().bytes()) == one
     server.reply = (200, [json.dumps([one]).encode()])
-    assert json.loads(run("abx_code_context_list", -1).wait(20).bytes()) == [one]
+    assert json.loads(run("abx_code_context_list", -1).wait().bytes()) == [one]
     server.reply = (200, [b"null"])
-    run("abx_code_context_restart", "c/1", -1).wait(20)
-    run("abx_code_context_remove", "c/1", -1).wait(20)
+    run("abx_code_context_restart", "c/1", -1).wait()
+    run("abx_code_context_remove", "c/1", -1).wait()
     assert [(method, path, body) for method, path, _, body in server.seen] == [
         ("POST", "/contexts", b'{"language":"python"}'),
         ("GET", "/contexts", b""),
@@ -154,4 +154,4 @@ def test_contexts(server, run):
     ]
     server.reply = (200, [b"not json"])
     with pytest.raises(libabx.Error, match="no JSON"):
-        run("abx_code_context_list", -1).wait(20)
+        run("abx_code_context_list", -1).wait()

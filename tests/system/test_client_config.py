@@ -6,6 +6,7 @@ import threading
 
 import pytest
 from service import Service
+from waiting import BUSY_S
 
 from libabx import Error
 
@@ -87,6 +88,6 @@ def test_connection_retries(abx, environment, retries, connections):
             environment(ABX_CONNECTION_RETRIES=retries)
         failed = listing(abx)
         server.shutdown(socket.SHUT_RDWR)
-        thread.join(10)
+        thread.join(BUSY_S)
     assert failed.code == "UNAVAILABLE"
     assert count == connections

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from conftest import ROOT
 from service import Service
-from waiting import until
+from waiting import BUSY_S, until
 
 from libabx import Error
 
@@ -79,7 +79,7 @@ class Fake:
     def close(self):
         self.server.shutdown()
         self.server.server_close()
-        self.thread.join(10)
+        self.thread.join(BUSY_S)
 
 
 @pytest.fixture(scope="module")

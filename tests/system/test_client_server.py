@@ -69,7 +69,7 @@ class User:
 
     def ask(self, method, path, body=None, **more):
         call = self.client.call("abx_server_request", self.server, self.options(method, path, body, **more))
-        return json.loads(call.wait(30).bytes())
+        return json.loads(call.wait().bytes())
 
     def stream(self, method, path, body=None, **more):
         call = self.client.call("abx_server_stream", self.server, self.options(method, path, body, **more))
@@ -188,7 +188,7 @@ def test_errors_keep_their_object(abx, client, fake, status, body, code, reason)
     user = User(abx, client, base_url=fake.url)
     call = client.call("abx_server_request", user.server, user.options("POST", "/x", {}))
     with pytest.raises(libabx.Error) as caught:
-        call.wait(30)
+        call.wait()
     assert (caught.value.code, caught.value.reason, caught.value.http_status) == (code, reason, status)
     assert caught.value.error_code == (body.get("code", "") if isinstance(body, dict) else "")
     assert call.bytes() == fake.reply[1] and len(fake.seen) == 1

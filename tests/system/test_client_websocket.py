@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import libabx
+from waiting import BUSY_S
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
@@ -26,7 +27,7 @@ def port(tools_dir):
     )
     yield int(peer.stdout.readline())
     peer.stdin.close()
-    assert peer.wait(20) == 0
+    assert peer.wait(BUSY_S) == 0
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def data(event):
 
 def opened(abx, client, config, url, **options):
     call = open_(abx, client, config, url, **options)
-    assert kind(abx, call.next(20)) == "START"
+    assert kind(abx, call.next()) == "START"
     return call
 
 
@@ -77,50 +78,50 @@ def test_echo_of_texts_and_bytes_of_all_lengths(abx, client, config, port):
     call = opened(abx, client, config, f"ws://127.0.0.1:{port}/echo")
     for message in (b"", b"hi", "\u00fc\U0001f600".encode(), b"y" * 125, b"y" * 126, b"y" * 65535, b"y" * 65536, b"y" * 900_000):
         send(abx, call, message)
-        event = call.next(20)
+        event = call.next()
         assert kind(abx, event) == "DATA" and event.exited == 1 and data(event) == message
     every = bytes(range(256))
     send(abx, call, every, text=False)
-    event = call.next(20)
+    event = call.next()
     assert data(event) == every and event.exited == 0
 
 
 def test_fragments_are_put_together_and_the_server_closes(abx, client, config, port):
     call = opened(abx, client, config, f"ws://127.0.0.1:{port}/fragments")
-    assert data(call.next(20)) == "a\u00fcc".encode()
-    assert data(call.next(20)) == b"\x00\xff"
-    event = call.next(20)
+    assert data(call.next()) == "a\u00fcc".encode()
+    assert data(call.next()) == b"\x00\xff"
+    event = call.next()
     assert kind(abx, event) == "END" and event.exit_code == 1000
-    assert call.next(20) is None
+    assert call.next() is None
 
 
 def test_close_code_and_reason_come_as_the_last_event(abx, client, config, port):
     call = opened(abx, client, config, f"ws://127.0.0.1:{port}/close")
-    event = call.next(20)
+    event = call.next()
     assert kind(abx, event) == "END" and event.exit_code == 4321 and event.text.decode() == "enough \u00fc"
-    assert call.next(20) is None and call.error() is None
+    assert call.next() is None and call.error() is None
 
 
 def test_we_close(abx, client, config, port):
     call = opened(abx, client, config, f"ws://127.0.0.1:{port}/echo")
     send(abx, call, b"last words")
-    assert data(call.next(20)) == b"last words"
+    assert data(call.next()) == b"last words"
     close(abx, call, 3000, b"bye")
-    assert call.next(20).exit_code == 3000
-    assert call.next(20) is None
+    assert call.next().exit_code == 3000
+    assert call.next() is None
     with pytest.raises(libabx.Error, match="FAILED_PRECONDITION"):
         send(abx, call, b"x")
 
 
 def test_pings_are_answered(abx, client, config, port):
     call = opened(abx, client, config, f"ws://127.0.0.1:{port}/ping")
-    assert data(call.next(20)) == b"pong came"
+    assert data(call.next()) == b"pong came"
 
 
 def test_a_cut_connection_is_an_error(abx, client, config, port):
     call = opened(abx, client, config, f"ws://127.0.0.1:{port}/cut")
     with pytest.raises(libabx.Error) as caught:
-        while call.next(20):
+        while call.next():
             pass
     assert caught.value.reason == "DISCONNECTED" and f"127.0.0.1:{port}" in caught.value.message
 
@@ -128,7 +129,7 @@ def test_a_cut_connection_is_an_error(abx, client, config, port):
 def test_a_message_over_the_limit(abx, client, config, port):
     call = opened(abx, client, config, f"ws://127.0.0.1:{port}/large", max_message_bytes=199_999)
     with pytest.raises(libabx.Error, match="limit of 199999 bytes") as caught:
-        call.next(20)
+        call.next()
     assert caught.value.reason == "TOO_LARGE"
 
 
@@ -142,8 +143,8 @@ def test_a_slow_reader_holds_the_server_back(abx, client, config, port):
     grown = int(re.search(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())[1]) - before
     assert grown < 8 << 10
     for number in range(2000):
-        assert data(call.next(20))[:4] == number.to_bytes(4, "big")
-    assert call.next(20).exit_code == 1000
+        assert data(call.next())[:4] == number.to_bytes(4, "big")
+    assert call.next().exit_code == 1000
 
 
 def test_what_waits_to_be_sent_is_bounded(abx, client, config, port):
@@ -160,16 +161,16 @@ def test_what_waits_to_be_sent_is_bounded(abx, client, config, port):
             break
         except libabx.Error:
             abx.c.abx_client_wait(client.handle, 100)
-    assert data(call.next(20)) == str(sent + 3).encode()
+    assert data(call.next()) == str(sent + 3).encode()
 
 
 def test_bad_arguments(abx, client, config, port):
     for url in (f"http://127.0.0.1:{port}/", "ws:/x", "ws://", "ws://a b/", "ws://u:p@h/", None):
         with pytest.raises(libabx.Error) as caught:
-            open_(abx, client, config, url).wait(20)
+            open_(abx, client, config, url).wait()
         assert caught.value.code == "INVALID_ARGUMENT" and "url" in caught.value.message
     with pytest.raises(libabx.Error, match="header 0"):
-        open_(abx, client, config, f"ws://127.0.0.1:{port}/echo", headers={"X": "a\r\nb"}).wait(20)
+        open_(abx, client, config, f"ws://127.0.0.1:{port}/echo", headers={"X": "a\r\nb"}).wait()
     call = opened(abx, client, config, f"ws://127.0.0.1:{port}/echo")
     with pytest.raises(libabx.Error, match="UTF-8"):
         send(abx, call, b"\xff")
@@ -179,7 +180,7 @@ def test_bad_arguments(abx, client, config, port):
 
 def test_headers_and_protocol(abx, client, config, port):
     call = opened(abx, client, config, f"ws://127.0.0.1:{port}/headers", headers={"X-One": "1"}, protocol="two")
-    seen = dict(eval(data(call.next(20))))  # noqa: S307: our own server's repr
+    seen = dict(eval(data(call.next())))  # noqa: S307: our own server's repr
     assert seen["x-one"] == "1" and seen["sec-websocket-protocol"] == "two" and seen["host"] == f"127.0.0.1:{port}"
 
 
@@ -189,7 +190,7 @@ def test_headers_and_protocol(abx, client, config, port):
 )
 def test_refusals(abx, client, config, port, path, code, reason, text):
     with pytest.raises(libabx.Error) as caught:
-        open_(abx, client, config, f"ws://127.0.0.1:{port}{path}").wait(20)
+        open_(abx, client, config, f"ws://127.0.0.1:{port}{path}").wait()
     assert (caught.value.code, caught.value.reason) == (code, reason) and text in caught.value.message
 
 
@@ -205,7 +206,7 @@ class Raw:
 
     def serve(self):
         peer = self.listener.accept()[0]
-        peer.settimeout(20)
+        peer.settimeout(BUSY_S)
         head = b""
         while b"\r\n\r\n" not in head:
             head += peer.recv(65536)
@@ -221,7 +222,7 @@ class Raw:
         peer.close()
 
     def done(self):
-        self.thread.join(20)
+        self.thread.join(BUSY_S)
         self.listener.close()
         assert not self.thread.is_alive()
         return self.heard
@@ -249,7 +250,7 @@ def test_servers_that_break_the_protocol(abx, client, config, answer, text):
     server = Raw(answer)
     call = open_(abx, client, config, f"ws://127.0.0.1:{server.port}/")
     with pytest.raises(libabx.Error) as caught:
-        while call.next(20):
+        while call.next():
             pass
     assert caught.value.reason == "PROTOCOL" and text in caught.value.message
     server.done()
@@ -258,7 +259,7 @@ def test_servers_that_break_the_protocol(abx, client, config, answer, text):
 def test_a_silent_server_meets_the_deadline(abx, client, config):
     server = Raw(lambda key: None)
     with pytest.raises(libabx.Error, match="handshake took too long") as caught:
-        open_(abx, client, config, f"ws://127.0.0.1:{server.port}/", request_timeout_ms=300).wait(20)
+        open_(abx, client, config, f"ws://127.0.0.1:{server.port}/", request_timeout_ms=300).wait()
     assert caught.value.reason == "REQUEST_TIMEOUT"
     server.done()
 
@@ -267,7 +268,7 @@ def test_a_server_that_answers_no_ping_is_given_up(abx, client, config):
     server = Raw(accepted)
     call = opened(abx, client, config, f"ws://127.0.0.1:{server.port}/", ping_interval_ms=200)
     with pytest.raises(libabx.Error, match="no answer to pings"):
-        call.next(20)
+        call.next()
     assert server.done().count(b"\x89\x80") >= 1
 
 
@@ -276,7 +277,7 @@ def test_a_server_that_never_answers_our_close(abx, client, config):
     call = opened(abx, client, config, f"ws://127.0.0.1:{server.port}/")
     close(abx, call, 1000)
     with pytest.raises(libabx.Error, match="closing handshake took too long"):
-        call.next(30)
+        call.next()
     assert server.done().startswith(b"\x88\x82")
 
 
@@ -293,7 +294,7 @@ def test_cancel_in_each_phase_leaves_no_descriptor(abx, config, port):
         call = opened(abx, client, config, f"ws://127.0.0.1:{port}/echo")
         call.cancel()
         with pytest.raises(libabx.Error, match="CANCELED"):
-            call.wait(20)
+            call.wait()
         opened(abx, client, config, f"ws://127.0.0.1:{port}/echo").free()
         opened(abx, client, config, f"ws://127.0.0.1:{port}/echo")  # open when the client goes
     server.done()

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from waiting import BUSY_S
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -19,7 +20,7 @@ def abx(build_dir, tmp_path):
     def run(*args, status=0, text=None, **env):
         clean = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "ABX_LOCAL_DIR": "/nonexistent", **env}
         done = subprocess.run(
-            [build_dir / "abx", *args], env=clean, cwd=tmp_path, input=text or "", capture_output=True, text=True, timeout=30
+            [build_dir / "abx", *args], env=clean, cwd=tmp_path, input=text or "", capture_output=True, text=True, timeout=BUSY_S
         )
         assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
         return done

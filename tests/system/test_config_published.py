@@ -9,6 +9,8 @@ import os
 import random
 import subprocess
 
+from waiting import BUSY_S
+
 SEED = 20261130
 CASES = 250
 
@@ -89,7 +91,7 @@ def ours(build_dir, case):
     env = {"PATH": os.environ["PATH"], "HOME": case["home"], "ABX_LOCAL_DIR": "/nonexistent", **case["env"]}
     run = subprocess.run(
         [build_dir / "abx", "config", "list", "--json", "--reveal"],
-        env=env, cwd=case["work"], capture_output=True, text=True, timeout=30,
+        env=env, cwd=case["work"], capture_output=True, text=True, timeout=BUSY_S,
     )  # fmt: skip
     assert run.returncode == 0, (case, run.stderr)
     return json.loads(run.stdout)

@@ -33,7 +33,7 @@ from egress_kit import (  # noqa: F401 (fixtures)
 )
 from netlab import HOST, HOST6, INTERNET
 from service import Service
-from waiting import until
+from waiting import BUSY_S, until
 
 
 def test_reaches_the_internet_by_address(box):
@@ -306,7 +306,7 @@ def test_what_was_sent_before_a_reset_arrives(lab, service, box, way):
 
     lab.serve(WEB, port, answer)
     program = Talking(box, READ_ALL, WEB, str(port), way)
-    assert program.hear() == "sent" and asked.wait(30)
+    assert program.hear() == "sent" and asked.wait(BUSY_S)
     os.kill(pid, signal.SIGSTOP)
     try:
         go.set()
@@ -351,7 +351,7 @@ def test_urgent_bytes_pass_and_keep_nobody_busy(lab, service, box):
     silent.listen(0)
     program = """
 import socket, time
-with socket.create_connection(("198.51.100.10", 7), 20) as s:
+with socket.create_connection(("198.51.100.10", 7), 60) as s:
     s.recv(100)
     for piece, flags in ((b"a", 0), (b"B", socket.MSG_OOB), (b"c", 0)):
         s.send(piece, flags)
@@ -359,7 +359,7 @@ with socket.create_connection(("198.51.100.10", 7), 20) as s:
     while len(got) < 3:
         got += s.recv(100)
     print(got.decode(), flush=True)
-many = [socket.create_connection(("198.51.100.20", 4444), 20) for _ in range(6)]
+many = [socket.create_connection(("198.51.100.20", 4444), 60) for _ in range(6)]
 for s in many:
     s.send(b"X", socket.MSG_OOB)
 print("sent", flush=True)

@@ -14,7 +14,7 @@ import pytest
 from envd import Envd, EnvdError
 from faults import Faults
 from service import Service
-from waiting import until
+from waiting import BUSY_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
 REST = {"running", "paused"}  # rows of what nothing is under way with
@@ -227,7 +227,7 @@ class Broken(Service):
     def rows(self):
         """{id: state} of the database; None while it cannot be read."""
         try:
-            db = sqlite3.connect(f"file:{self.data_dir}/control/abx.db?mode=ro", uri=True, timeout=10)
+            db = sqlite3.connect(f"file:{self.data_dir}/control/abx.db?mode=ro", uri=True, timeout=BUSY_S)
             try:
                 return dict(db.execute("SELECT id, state FROM sandboxes UNION ALL SELECT id, 'snapshot' FROM snapshots").fetchall())
             finally:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 from remote import Remote
 from service import Service
+from waiting import BUSY_S
 
 DOMAIN = "sbx.test"
 
@@ -38,7 +39,7 @@ def other(service):
 
 def raw(box, lines, body=b""):
     """(status, decoded body) of a request given as its lines."""
-    with socket.create_connection(("127.0.0.1", box.port), timeout=30) as sock:
+    with socket.create_connection(("127.0.0.1", box.port), timeout=BUSY_S) as sock:
         sock.sendall("\r\n".join([*lines, "Connection: close", "", ""]).encode() + body)
         answer = http.client.HTTPResponse(sock)
         answer.begin()

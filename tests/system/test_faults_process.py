@@ -372,7 +372,7 @@ def test_nothing_outlives_the_deadline(box, kind):
     streams = []
     for name, script in ORPHANS.items():
         more = {"pty": {"size": {"cols": 80, "rows": 24}}} if kind == "terminal" else {}
-        streams.append((name, box.sh_start(script, headers={"Connect-Timeout-Ms": "1000"}, **more)))
+        streams.append((name, box.sh_start(script, headers={"Connect-Timeout-Ms": "3000"}, **more)))
     for name, stream in streams:
         if kind == "left":
             stream.close()

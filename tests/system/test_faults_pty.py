@@ -8,7 +8,7 @@ import threading
 import pytest
 from remote import Remote, box  # noqa: F401 (fixtures)
 from service import Service
-from waiting import until
+from waiting import BUSY_S, until
 
 from guest import RpcError
 
@@ -202,7 +202,7 @@ def test_a_paste_of_lines(box):
     thread = threading.Thread(target=lambda: got.append(t.wait()))
     thread.start()
     paste(t, data + b"\x04")
-    thread.join(60)
+    thread.join(BUSY_S)
     shown, result = got[0]
     assert hashlib.sha256(data).hexdigest().encode() in shown
     assert shown.startswith(data[:1000].replace(b"\n", b"\r\n"))
@@ -225,7 +225,7 @@ def test_keys_that_signal(box, key, signal, code):
     until(lambda: "sleep" in box.names())
     t.type(key)
     assert t.wait()[1]["end"]["status"].startswith(f"signal: {signal}")
-    assert "sleep" not in box.names()
+    until(lambda: "sleep" not in box.names())
 
 
 def test_ctrl_c_reaches_a_pipeline_and_stops_output(box):
@@ -236,7 +236,7 @@ def test_ctrl_c_reaches_a_pipeline_and_stops_output(box):
     t.expect(b"@ ")
     t.type(b"echo co''de $?\n")
     t.expect(b"code 130\r\n")
-    assert not {"yes", "cat"} & set(box.names())
+    until(lambda: not {"yes", "cat"} & set(box.names()))
     t.expect(b"@ ")
     t.type(b"sleep 1000\n")
     until(lambda: "sleep" in box.names())

@@ -17,7 +17,7 @@ from gateway_kit import GONE, Raw, fds, memory_kib, needs_root, to
 from http_fakes import make_certificates
 from service import Service
 from test_gateway_tls import context, tls_port
-from waiting import until
+from waiting import BUSY_S, until
 
 import h2  # noqa: E402
 import h2.config  # noqa: E402
@@ -50,7 +50,7 @@ class H2Client:
         if made:
             self.sock.close()
             raw = socket.create_connection(("127.0.0.1", world.tls_port))
-            raw.settimeout(15)
+            raw.settimeout(BUSY_S)
             tls = context(made)
             tls.set_alpn_protocols(["h2", "http/1.1"])
             self.sock = tls.wrap_socket(raw, server_hostname="127.0.0.1")
@@ -415,7 +415,7 @@ def test_floods_end_only_their_connection(world, flood, must_end):
     assert other.request("OPTIONS", "/").status == 204
     assert memory_kib(world) - before < 16384
     if must_end:
-        sock.settimeout(15)
+        sock.settimeout(BUSY_S)
         with contextlib.suppress(ConnectionError):
             while sock.recv(65536):
                 pass
@@ -426,7 +426,7 @@ def test_floods_end_only_their_connection(world, flood, must_end):
 @pytest.mark.slow
 def test_a_head_that_does_not_end_is_cut(world):
     sock = world.connect()
-    sock.settimeout(30)
+    sock.settimeout(BUSY_S)
     sock.sendall(PREFACE + frame(1, 1, 1, HEAD))
     got = b"x"
     try:
@@ -435,7 +435,7 @@ def test_a_head_that_does_not_end_is_cut(world):
     except ConnectionResetError:
         pass
     part = world.connect()
-    part.settimeout(30)
+    part.settimeout(BUSY_S)
     part.sendall(PREFACE[:10])
     assert part.recv(100).startswith(b"HTTP/1.1 408 ")
     part.close()
@@ -483,7 +483,7 @@ def test_a_stop_lets_streams_end(build_dir, tmp_path):
     while data := c.sock.recv(4096):
         got += data
     assert b"bye" in got and stream
-    closer.join(10)
+    closer.join(BUSY_S)
     assert not closer.is_alive() and world.process.returncode == 0
 
 
@@ -521,7 +521,7 @@ def test_httpx_and_curl(world, made):
             assert got.status_code == 200 and got.http_version == "HTTP/2" and got.json()["path"] == f"/{i}"
     for version, url in (("2", f"https://127.0.0.1:{world.tls_port}"), ("2-prior-knowledge", f"http://127.0.0.1:{world.port}")):
         out = subprocess.run(["curl", "-sS", f"--http{version}", "--cacert", made / "ca.pem", "-w", "%{http_version}",
-                              f"{url}/sandboxes", "-d", "x"], stdout=subprocess.PIPE, check=True, timeout=30)
+                              f"{url}/sandboxes", "-d", "x"], stdout=subprocess.PIPE, check=True, timeout=BUSY_S)
         assert out.stdout.endswith(b"2") and b'"who": "control"' in out.stdout
 
 
@@ -532,7 +532,7 @@ def test_h2load(world):
                              check=True, timeout=100).stdout
         assert "1500 succeeded, 0 failed, 0 errored, 0 timeout" in out and "status codes: 1500 2xx" in out, out
     out = subprocess.run(["nghttp", "-v", f"http://127.0.0.1:{world.port}/sandboxes"], stdout=subprocess.PIPE, text=True,
-                         check=True, timeout=30).stdout
+                         check=True, timeout=BUSY_S).stdout
     assert ":status: 200" in out and '"who": "control"' in out
 
 

@@ -6,11 +6,12 @@ import threading
 import ipc_frames as ipc
 from gateway_fakes import World
 from gateway_kit import Raw, begin_stream, client, fds, needs_root, to, world  # noqa: F401
+from waiting import BUSY_S, until
 
 pytestmark = needs_root
 
 
-def health(world, name="ia", ms=5000):
+def health(world, name="ia", ms=60_000):
     """None: it is well. Else (code, message) of the refusal."""
     body, fields = world.control.ask(ipc.HEALTH, [(1, name), (2, ms)])
     if body == ipc.HEALTH_REPLY:
@@ -44,7 +45,7 @@ def test_a_daemon_that_answers_is_well(world, client):
     raw = Raw(world.sandbox("ic"))
     thread, seen = answer_with(raw, b"HTTP/1.1 204 No Content\r\n\r\n")
     assert health(world, "ic") is None
-    thread.join(20)
+    thread.join(BUSY_S)
     assert seen[0].startswith(b"GET /health HTTP/1.1\r\n")
 
 
@@ -56,10 +57,10 @@ def test_what_is_not_well_and_why(world):
     raw = Raw(sandbox)
     thread, _ = answer_with(raw, b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n")
     assert health(world) == (ipc.UNAVAILABLE, "it answers with status 500")
-    thread.join(20)
+    thread.join(BUSY_S)
     thread, _ = answer_with(raw, b"what?\r\n\r\n")
     assert health(world) is not None
-    thread.join(20)
+    thread.join(BUSY_S)
 
 
 def test_a_daemon_that_hangs_has_a_deadline(world):
@@ -69,13 +70,13 @@ def test_a_daemon_that_hangs_has_a_deadline(world):
     # A head without the body that it promises is an answer.
     raw = Raw(world.sandbox("ib"))
     thread, seen = answer_with(raw, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
-    assert health(world, "ib", 300) is None
-    thread.join(20)
+    assert health(world, "ib", 60_000) is None
+    thread.join(BUSY_S)
     seen[1].close()
     world.engine.hangs = True
     assert health(world, ms=300)[0] == ipc.DEADLINE_EXCEEDED
     world.engine.hangs = False
-    assert fds(world) == before
+    until(lambda: fds(world) == before, lambda: f"{before} descriptors, has {fds(world)}")
 
 
 def test_the_head_is_the_answer(world):

@@ -7,6 +7,7 @@ import pytest
 from gateway_fakes import ENVD, Client
 from gateway_kit import CLOSED, client, needs_root, to, world  # noqa: F401  (fixtures)
 from http_fakes import make_certificates
+from waiting import BUSY_S
 
 pytestmark = needs_root
 
@@ -26,7 +27,7 @@ class Server:
 
     def __init__(self, sandbox, port, tls, answer, close_notify=True):
         self.listener = sandbox.listen(port)
-        self.listener.settimeout(10)
+        self.listener.settimeout(BUSY_S)
         self.names, self.protocol = [], None
         tls.sni_callback = lambda conn, name, _: self.names.append(name)
         tls.set_alpn_protocols(["h2", "http/1.1"])
@@ -35,7 +36,7 @@ class Server:
 
     def run(self, tls, answer, close_notify):
         conn = tls.wrap_socket(self.listener.accept()[0], server_side=True)
-        conn.settimeout(10)
+        conn.settimeout(BUSY_S)
         self.protocol = conn.selected_alpn_protocol()
         got = b""
         while b"\r\n\r\n" not in got:
@@ -66,7 +67,7 @@ def test_other_ports_and_envd_stay_plain(world, client, tls):
 def test_the_server_is_asked_for_localhost_and_http1(world, client, tls):
     server = Server(world.sandbox("ia", https=(8443,)), 8443, tls, b"HTTP/1.1 204 No\r\n\r\n")
     assert client.request("GET", "/", to("ia", 8443)).status == 204
-    server.thread.join(10)
+    server.thread.join(BUSY_S)
     assert server.names == ["localhost"] and server.protocol == "http/1.1"
 
 
@@ -75,7 +76,7 @@ def test_bodies_that_end_with_the_connection(world, client, tls, close_notify):
     body = b"y" * 200_000
     server = Server(world.sandbox("ia", https=(8443,)), 8443, tls, b"HTTP/1.0 200 OK\r\n\r\n" + body, close_notify)
     assert client.request("GET", "/", to("ia", 8443)).body == body
-    server.thread.join(10)
+    server.thread.join(BUSY_S)
 
 
 def test_servers_without_tls_are_told_apart_from_closed_ports(world, client):
@@ -86,7 +87,7 @@ def test_servers_without_tls_are_told_apart_from_closed_ports(world, client):
     closer = threading.Thread(target=lambda: hangs_up.accept()[0].close())
     closer.start()
     assert client.request("POST", "/", to("ia", 3001), b"body").json() == NO_TLS
-    closer.join(10)
+    closer.join(BUSY_S)
     assert client.request("GET", "/", to("ia", 3002)).json() == {"sandboxId": "ia", **CLOSED, "port": 3002}
 
 
@@ -100,7 +101,7 @@ def test_a_server_that_just_starts_is_reached_with_the_body(world, client, tls):
 
 def test_websockets_and_streams_pass(world, client, tls):
     server = world.sandbox("ia", https=(8443,)).listen(8443)
-    server.settimeout(10)
+    server.settimeout(BUSY_S)
 
     def run():
         conn = tls.wrap_socket(server.accept()[0], server_side=True)
@@ -122,7 +123,7 @@ def test_websockets_and_streams_pass(world, client, tls):
         assert client.take(len(piece)) == piece
     client.sock.shutdown(1)
     assert client.sock.recv(1) == b""
-    thread.join(10)
+    thread.join(BUSY_S)
 
 
 def test_nothing_is_left_of_many(world, tls):

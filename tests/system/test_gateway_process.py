@@ -9,7 +9,7 @@ import ipc_frames as ipc
 import pytest
 from gateway_fakes import ENVD, PAUSED, PAUSING, RUNNING, Client, World
 from gateway_kit import GONE, begin_stream, client, expect_reset, fds, needs_root, to, world  # noqa: F401
-from waiting import until
+from waiting import BUSY_S, until
 
 pytestmark = needs_root
 
@@ -28,7 +28,7 @@ def test_requests_wait_for_control(world, client):
     late.sock.settimeout(0.4)
     with pytest.raises(TimeoutError):
         late.sock.recv(1)
-    late.sock.settimeout(10)
+    late.sock.settimeout(BUSY_S)
     world.control.start()
     assert late.response().json()["who"] == "control"
     assert lost.response().json() == {"sandboxId": "inone", **GONE}
@@ -44,7 +44,7 @@ def test_requests_wait_for_the_engine(world, client):
     client.sock.settimeout(0.4)
     with pytest.raises(TimeoutError):
         client.sock.recv(1)
-    client.sock.settimeout(10)
+    client.sock.settimeout(BUSY_S)
     world.engine.link.start()
     assert client.response().json()["body"] == "b"
 
@@ -92,7 +92,7 @@ def is_silent(client, seconds):
     try:
         return client.sock.recv(1) is None
     except TimeoutError:
-        client.sock.settimeout(20)
+        client.sock.settimeout(BUSY_S)
         return True
 
 
@@ -103,7 +103,7 @@ def test_all_who_wait_for_a_wake_wait_as_long_as_who_asked(build_dir, tmp_path):
     sandbox.echo()
     asker, second, third, stranger, elsewhere = (Client(world) for _ in range(5))
     asker.send("GET", "/1", to("ia", **{"X-Access-Token": "secret"}))
-    peer, name, seq = world.control.wakes.get(timeout=20)
+    peer, name, seq = world.control.wakes.get(timeout=BUSY_S)
     assert name == "ia"
     second.send("GET", "/2", to("ia", **{"X-Access-Token": "secret"}))
     assert is_silent(second, 0.5)
@@ -168,7 +168,7 @@ def test_control_breaking_off_is_not_repeated(build_dir, tmp_path):
     listener.listen()
     client = Client(world)
     client.send("POST", "/sandboxes", {}, b"{}")
-    listener.settimeout(5)
+    listener.settimeout(BUSY_S)
     conn, _ = listener.accept()
     assert conn.recv(1000)
     conn.close()
@@ -218,7 +218,7 @@ def test_sigterm_lets_requests_end(build_dir, tmp_path):
     conn.sendall(b"3\r\nend\r\n0\r\n\r\n")
     assert client.chunk() == b"end" and client.chunk() == b""
     client.close()
-    assert world.process.wait(timeout=5) == 0
+    assert world.process.wait(BUSY_S) == 0
     assert world.close() == 0
 
 
@@ -279,7 +279,7 @@ def test_after_a_storm_nothing_is_left(world):
         while time.monotonic() < stop:
             try:
                 c = Client(world)
-                c.sock.settimeout(8)
+                c.sock.settimeout(BUSY_S)
                 for _ in range(rng.randrange(1, 6)):
                     headers = to(rng.choice(names + ["inone"]), rng.choice([ENVD, 3000, 3000, 3001]))
                     kind = rng.randrange(8)
@@ -335,7 +335,7 @@ def test_after_a_storm_nothing_is_left(world):
             world.control.start()
             world.control.table.wait_peers()
     for t in threads:
-        t.join(timeout=20)
+        t.join(2 * BUSY_S)
         assert not t.is_alive()
     assert failures == []
     assert world.process.poll() is None

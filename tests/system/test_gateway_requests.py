@@ -10,6 +10,7 @@ import time
 import pytest
 from gateway_fakes import CREATING, ENVD, KILLING, PAUSED, Client
 from gateway_kit import CLOSED, GONE, client, fds, fields_of, needs_root, to, world  # noqa: F401
+from waiting import BUSY_S
 
 pytestmark = needs_root
 
@@ -260,7 +261,7 @@ def test_a_sandbox_in_creation_is_waited_for(world, client):
     client.sock.settimeout(0.3)
     with pytest.raises(TimeoutError):
         client.sock.recv(1)
-    client.sock.settimeout(10)
+    client.sock.settimeout(BUSY_S)
     sandbox.state = 2
     world.control.put(sandbox)
     assert client.response().status == 200
@@ -273,12 +274,9 @@ def test_closed_ports(world, client):
     assert got.status == 502
     assert got.json() == {"sandboxId": "ia", "port": 3000, **CLOSED}
     assert got.fields["should-retry"] == "true"
-    took = time.monotonic() - began
-    assert 1.0 < took < 20  # five more tries
-    began = time.monotonic()
+    assert 1.0 < time.monotonic() - began  # five more tries
     got = client.request("GET", "/", to("ia"))
     assert got.json() == {"sandboxId": "ia", "port": ENVD, **CLOSED}
-    assert time.monotonic() - began < took
     got = client.request("GET", "/", to("ia", 9))
     assert got.json() == {"sandboxId": "ia", "port": 9, **CLOSED}
     assert got.fields["should-retry"] == "false"

@@ -16,7 +16,7 @@ from gateway_kit import needs_root
 from http_fakes import make_certificates
 from prometheus_client import parser
 from service import Service
-from waiting import again
+from waiting import BUSY_S, again
 
 pytestmark = needs_root
 
@@ -49,7 +49,7 @@ def service(build_dir, base_template):
 
 def post(service, box, port, body=b"hello", host=None, **fields):
     """(status, decoded answer), by host name or, without one, by the two headers."""
-    conn = http.client.HTTPConnection("127.0.0.1", service.port, timeout=30)
+    conn = http.client.HTTPConnection("127.0.0.1", service.port, timeout=BUSY_S)
     where = {"Host": host} if host else {"E2b-Sandbox-Id": box["sandboxID"], "E2b-Sandbox-Port": str(port)}
     try:
         conn.request("POST", "/", body, {**where, **fields})

@@ -8,14 +8,13 @@ import os
 import re
 import socket
 import threading
-import time
 
 import pytest
 from gateway_fakes import ENVD, Client, Sandbox, World
 from gateway_kit import (  # noqa: F401
     GONE, Raw, begin_stream, client, expect_reset, fields_of, memory_kib, needs_root, send_until_stuck, to, world,
 )
-from waiting import until
+from waiting import BUSY_S, until
 
 pytestmark = needs_root
 
@@ -108,7 +107,7 @@ def test_a_sandbox_that_ends_breaks_its_streams_and_is_gone(world, client, is_to
     waiting.send("POST", "/x", to("ia"), b"{}")
     if is_told_by == "control":
         world.kill(sandbox)  # waits for RemoveDone
-        conn.settimeout(5)
+        conn.settimeout(BUSY_S)
         with pytest.raises((ConnectionResetError, BrokenPipeError)):
             conn.recv(10)  # at RemoveDone it was closed
     else:
@@ -143,11 +142,9 @@ def test_remove_closes_idle_connections_and_spares_others(world, client):
 def test_a_client_that_leaves_drops_the_upstream(world, client):
     _, _, conn = begin_stream(world, client)
     client.close()
-    began = time.monotonic()
     with pytest.raises(ConnectionResetError):
         if not conn.recv(1):
             raise AssertionError("half-closed only")
-    assert time.monotonic() - began < 20
 
 
 def test_websockets(world, client):
@@ -230,7 +227,7 @@ def test_too_many_connections_into_one_sandbox(build_dir, tmp_path):
     held[0].sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
     assert clients[0].response().status == 204
     clients[2].send("GET", "/", to("ia"))
-    held[0].settimeout(5)
+    held[0].settimeout(BUSY_S)
     assert held[0].recv(100).startswith(b"GET")
     for c in clients:
         c.close()
@@ -270,7 +267,7 @@ def test_one_client_does_not_take_all_connections(build_dir, tmp_path):
     def connect(source):
         def make():
             s = socket.socket()
-            s.settimeout(10)
+            s.settimeout(BUSY_S)
             s.bind((source, 0))
             s.connect((source, world.port))
             return s

@@ -17,7 +17,7 @@ from gateway_kit import Raw, expect_reset, fds, fields_of, memory_kib, needs_roo
 from http_fakes import make_certificates
 from service import Service
 from test_gateway_websocket import Peer, python, result, start
-from waiting import until
+from waiting import BUSY_S, until
 
 pytestmark = needs_root
 __all__ = ["python"]
@@ -49,7 +49,7 @@ def context(made, **more):
 
 def tls_connect(world, made, name="127.0.0.1", tls=None, session=None):
     sock = socket.create_connection(("127.0.0.1", world.tls_port))
-    sock.settimeout(15)
+    sock.settimeout(BUSY_S)
     return (tls or context(made)).wrap_socket(sock, server_hostname=name, session=session)
 
 
@@ -103,13 +103,13 @@ def test_curl(world, made):
     world.sandbox("ia").echo(3000)
     out = subprocess.run(
         ["curl", "-sS", "--cacert", made / "ca.pem", "--connect-to", f"::127.0.0.1:{world.tls_port}", "--http1.1",
-         "https://3000-ia.sbx.test/x", "-d", "@-"], input=b"y" * 100_000, stdout=subprocess.PIPE, check=True, timeout=30)
+         "https://3000-ia.sbx.test/x", "-d", "@-"], input=b"y" * 100_000, stdout=subprocess.PIPE, check=True, timeout=BUSY_S)
     assert b'"path": "/x"' in out.stdout and b"100000" in out.stdout
 
 
 def test_plain_http_is_told_about(world):
     sock = socket.create_connection(("127.0.0.1", world.tls_port))
-    sock.settimeout(15)
+    sock.settimeout(BUSY_S)
     sock.sendall(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
     got = b""
     while data := sock.recv(4096):
@@ -137,7 +137,7 @@ def test_garbage_and_clients_that_leave_do_no_harm(world, made):
 @pytest.mark.slow
 def test_a_handshake_that_stalls_is_cut(world):
     sock = socket.create_connection(("127.0.0.1", world.tls_port))
-    sock.settimeout(30)
+    sock.settimeout(BUSY_S)
     sock.sendall(b"\x16\x03\x01\x02\x00\x01")
     assert sock.recv(1) == b""
 

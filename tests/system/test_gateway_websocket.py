@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from gateway_fakes import Client, World
 from gateway_kit import GONE, Raw, client, expect_reset, fds, memory_kib, needs_root, send_until_stuck, to, world
+from waiting import BUSY_S
 
 pytestmark = needs_root
 HERE = Path(__file__).parent
@@ -30,7 +31,7 @@ class Peer:
 
     def close(self):
         self.process.stdin.close()
-        assert self.process.wait(20) == 0
+        assert self.process.wait(BUSY_S) == 0
 
 
 def start(python, world, scenario, url="ws://3000-ia.sbx.test", *more):

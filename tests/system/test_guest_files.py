@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pytest
 from guest_kit import error_of, fresh, guest  # noqa: F401 (fixtures)
-from waiting import until
+from waiting import BUSY_S, until
 
 from guest import RpcError
 
@@ -411,7 +411,7 @@ def test_early_refusal_of_a_large_body(guest):
     """Refused from the announced length; the client gets the answer although it goes on sending."""
     s = cut_upload(guest, "/mnt/big", 1 << 20, 500 << 20)
     answer = b""
-    s.settimeout(20)
+    s.settimeout(BUSY_S)
     while b"507" not in answer:
         part = s.recv(4096)
         assert part

@@ -145,7 +145,7 @@ def test_preflight_and_cors(guest):
 
 
 def test_metrics(guest):
-    first = json.loads(guest.http("GET", "/metrics")[2])
+    first, begin = json.loads(guest.http("GET", "/metrics")[2]), time.time()
     guest.run("python3", "-c", "import time\nend = time.monotonic() + 0.4\nwhile time.monotonic() < end: pass")
     second = json.loads(guest.http("GET", "/metrics")[2])
     assert set(first) == set(
@@ -153,7 +153,7 @@ def test_metrics(guest):
     )
     assert first["mem_total"] > first["mem_used"] > 0 and first["disk_total"] > first["disk_used"] > 0
     assert 0 <= second["cpu_used_pct"] <= 100 * second["cpu_count"]
-    assert abs(second["ts"] - time.time()) < 5
+    assert begin - 1 < second["ts"] < time.time() + 1
 
 
 # --- start --------------------------------------------------------------------------------------
@@ -303,10 +303,9 @@ def test_end_waits_for_a_grandchild_that_holds_the_pipe(guest):
 def test_kill_ends_promptly_and_twice_is_not_found(guest):
     process = guest.sh_start("sleep 100 & echo ready; wait")
     process.until_output(b"ready\n")
-    began = time.monotonic()
     guest.rpc("SendSignal", {"process": {"pid": process.pid}, "signal": "SIGNAL_SIGKILL"})
     assert process.wait()["end"]["status"] == "signal: killed"
-    assert time.monotonic() - began < 20
+    assert "sleep" in guest.names()  # its child, which is no reason to wait
     assert error_of(guest.rpc, "SendSignal", {"process": {"pid": process.pid}, "signal": "SIGNAL_SIGKILL"}) == (
         "not_found",
         f"process with pid {process.pid} not found",
@@ -351,12 +350,12 @@ def test_deadline_kills_the_whole_tree(guest):
         "python3 -c 'import os, time\nif os.fork() == 0:\n os.setsid()\n if os.fork() == 0: time.sleep(1004)\n' ; sleep 1005"
     )
     began = time.monotonic()
-    process = guest.sh_start(script, headers={"Connect-Timeout-Ms": "700"}, envs={"PATH": os.environ["PATH"]})
+    process = guest.sh_start(script, headers={"Connect-Timeout-Ms": "3000"}, envs={"PATH": os.environ["PATH"]})
     other = guest.connect(process.pid)
     with pytest.raises(RpcError) as e:
         process.wait()
     assert e.value.code == "deadline_exceeded"
-    assert 0.7 <= time.monotonic() - began < 20
+    assert 3 <= time.monotonic() - began
     assert other.wait()["end"] == {"exitCode": -1, "status": "signal: killed", "error": "signal: killed"}
     until(lambda: guest.names() == ["abx-guest", "abx-guest"])
 
@@ -477,12 +476,12 @@ def test_a_call_that_waits_ends_at_its_time(guest):
     """SendInput to a command that does not read, StreamInput whose client says nothing more; what was sent before arrives."""
     process = guest.sh_start("while ! [ -e /mnt/go ]; do sleep 0.02; done; wc -c", stdin=True)
     body = json.dumps({"process": {"pid": process.pid}, "input": {"stdin": base64.b64encode(bytes(100000)).decode()}})
-    limited = {"Content-Type": "application/json", "Connect-Timeout-Ms": "300"}
+    limited = {"Content-Type": "application/json", "Connect-Timeout-Ms": "2000"}
     status, _, answer = guest.http("POST", "/process.Process/SendInput", body, limited)
     assert (status, json.loads(answer)["code"]) == (504, "deadline_exceeded")
     connection = guest.connection()
     connection.putrequest("POST", "/process.Process/StreamInput")
-    for field in (guest.headers("application/connect+json") | {"Connect-Timeout-Ms": "300", "Transfer-Encoding": "chunked"}).items():
+    for field in (guest.headers("application/connect+json") | {"Connect-Timeout-Ms": "2000", "Transfer-Encoding": "chunked"}).items():
         connection.putheader(*field)
     connection.endheaders()
     data = envelope(json.dumps({"start": {"process": {"pid": process.pid}}}).encode())
@@ -619,7 +618,8 @@ def test_a_supervisor_that_stands_still_does_not_hold_the_daemon_up(guest):
 
 
 def test_commands_outlive_the_daemon(guest):
-    process = guest.start("/bin/sh", "-c", "echo before; sleep 0.8; echo after; exec sleep 1000", tag="keep")
+    script = "echo before; while ! [ -e /mnt/after ]; do sleep 0.05; done; echo after; exec sleep 1000"
+    process = guest.start("/bin/sh", "-c", script, tag="keep")
     process.until_output(b"before\n")
     quick = guest.sh_start("sleep 1001")
     os.kill(guest.daemon(), signal.SIGKILL)
@@ -630,6 +630,7 @@ def test_commands_outlive_the_daemon(guest):
     assert listed[process.pid]["tag"] == "keep"
     assert listed[quick.pid]["config"]["cmd"] in ("/bin/bash", "sleep")
     again = guest.connect(process.pid)
+    guest.sh("touch /mnt/after", user="root")
     again.until_output(b"after\n")
     for pid in (process.pid, quick.pid):
         guest.rpc("SendSignal", {"process": {"pid": pid}, "signal": "SIGNAL_SIGKILL"})
@@ -665,7 +666,7 @@ def test_daemon_crashing_again_and_again_comes_back(guest):
 
 
 def test_killed_supervisor_does_not_hide_the_end(guest):
-    process = guest.start("sleep", "0.7")
+    process = guest.start("sleep", "3")
     (supervisor,) = [host for pid, (name, host) in guest.processes().items() if name == "abx-supervisor"]
     os.kill(supervisor, signal.SIGKILL)
     assert process.wait()["end"]["status"] == "exit status 0"

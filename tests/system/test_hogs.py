@@ -6,8 +6,11 @@ import time
 import pytest
 from envd import Envd, EnvdError
 from service import Service
+from waiting import BUSY_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]  # all of the machine, and the time of others
+
+ANSWER_S = 10  # starved it would be minutes; alone it is a hundredth of a second
 
 HOGS = {
     "fork bomb": "bomb() { bomb | bomb & }; bomb; sleep 600",
@@ -60,7 +63,7 @@ def best_time(fn, tries=5):
         start = time.monotonic()
         fn()
         times.append(time.monotonic() - start)
-        if times[-1] < 1:
+        if times[-1] < ANSWER_S:
             break
     return min(times)
 
@@ -80,23 +83,21 @@ def test_hog_is_contained(service, neighbour, name):
     thread.start()
     time.sleep(3)
 
-    assert best_time(lambda: neighbour.sh("true")) < 1, "the neighbour is slow"
+    assert best_time(lambda: neighbour.sh("true")) < ANSWER_S, "the neighbour is slow"
 
     def own():
         try:
-            code, _, err = hog.run("true", timeout=5)
+            code, _, err = hog.run("true", timeout=30)
             assert code == 0 or "Resource temporarily unavailable" in err or "Cannot allocate" in err, (code, err)
         except EnvdError as e:
             assert e.code == "resource_exhausted", e
 
     if name not in CUT_OFF:
-        assert best_time(own) < 1, "neither run nor refused in time"
-    start_kill = time.monotonic()
+        assert best_time(own) < ANSWER_S, "neither run nor refused in time"
     assert service.kill(box["sandboxID"]) == 204
-    assert time.monotonic() - start_kill < 10
-    thread.join(20)
+    thread.join(BUSY_S)
     assert not thread.is_alive(), "the client still waits for a sandbox that is gone"
-    assert best_time(lambda: neighbour.sh("true")) < 1
+    assert best_time(lambda: neighbour.sh("true")) < ANSWER_S
 
 
 def test_nothing_is_left_of_the_hogs(service, neighbour):

@@ -16,7 +16,7 @@ import pytest
 from remote import Remote, usage
 from service import Service
 from test_faults_process import abort
-from waiting import until
+from waiting import BUSY_S, until
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="hostile_guest.py writes registers of x86-64")
 LIMIT = 1 << 20  # what a client of these tests reads at most
@@ -29,7 +29,7 @@ def service(build_dir, base_template):
 
 
 class Neighbour(threading.Thread):
-    """Asks another sandbox again and again; an answer that is wrong or late (10 s) is kept."""
+    """Asks another sandbox again and again; an answer that is wrong or late is kept."""
 
     def __init__(self, service):
         super().__init__(daemon=True)
@@ -47,13 +47,13 @@ class Neighbour(threading.Thread):
                 self.wrong.append(repr(e))
             took = time.monotonic() - began
             self.slowest = max(self.slowest, took)
-            if took > 10:
+            if took > BUSY_S:
                 self.wrong.append(f"took {took} s")
             self.count += 1
 
     def stop(self):
         self.is_over.set()
-        self.join(30)
+        self.join(2 * BUSY_S)
         self.box.close()
 
 
@@ -87,7 +87,7 @@ def choose(box, mode):
     return body.decode().rpartition(" ") if response.status == 200 else None
 
 
-def ask(box, wait=8.0, method="GET", path="/envs", body=b"", left=LIMIT):
+def ask(box, wait=BUSY_S, method="GET", path="/envs", body=b"", left=LIMIT):
     """(status or None, bytes of the answer, how it ended: closed, reset, open, full) of one request on its own connection."""
     sock = socket.create_connection(("127.0.0.1", box.port), timeout=wait)
     head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n"
@@ -179,7 +179,7 @@ def test_stalls_hold_nobody_else(service, hostile, neighbour):
         assert choose(hostile, mode)[0] == mode
         socks = []
         for i in range(20):
-            sock = socket.create_connection(("127.0.0.1", hostile.port), timeout=20)
+            sock = socket.create_connection(("127.0.0.1", hostile.port), timeout=BUSY_S)
             fields = "".join(f"{k}: {v}\r\n" for k, v in hostile.headers().items())
             length = 64 << 20 if i % 2 else 0
             sock.sendall(f"POST /files?path=x HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n{fields}\r\n".encode())
@@ -205,7 +205,7 @@ def test_an_upgrade_that_floods_waits_for_its_reader(service, hostile, neighbour
     fields = "".join(f"{k}: {v}\r\n" for k, v in hostile.headers().items())
     socks = []
     for _ in range(10):
-        sock = socket.create_connection(("127.0.0.1", hostile.port), timeout=20)
+        sock = socket.create_connection(("127.0.0.1", hostile.port), timeout=BUSY_S)
         sock.sendall(f"GET /x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n{fields}\r\n".encode())
         assert sock.recv(12) == b"HTTP/1.1 101"
         sock.setblocking(False)

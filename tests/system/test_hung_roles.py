@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hang_thread import hang_thread
 from service import Service
-from waiting import until
+from waiting import BUSY_S, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(280)]
 
-CALL_LIMIT_S = 30
+CALL_LIMIT_S = 60
 ENVD = {"E2b-Sandbox-Port": "49983"}
 
 
@@ -123,7 +123,7 @@ def test_a_locked_database_is_no_hung_control(build_dir, base_template):
     """Somebody has a transaction open in it: every write fails after its 5 s, and control is no role that hangs."""
     with Service(build_dir, "--gateways", "1") as service:
         before = service.roles()["abx-control"]
-        db = sqlite3.connect(service.data_dir / "control/abx.db", isolation_level=None, timeout=20)
+        db = sqlite3.connect(service.data_dir / "control/abx.db", isolation_level=None, timeout=BUSY_S)
         db.execute("BEGIN IMMEDIATE")
         with ThreadPoolExecutor(6) as pool:
             creates = [pool.submit(service.request, "POST", "/v2/sandboxes", {"templateID": "base", "timeout": 60}, None, 100)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import sanitizers
 from conftest import ROOT
+from waiting import BUSY_S
 
 
 def is_elf(path):
@@ -44,7 +45,7 @@ def test_installed_tree(build_dir, tmp_path):
         sections = subprocess.run(["/usr/bin/readelf", "-SW", program], capture_output=True, text=True, check=True).stdout
         assert ".debug_info" not in sections, f"{program}: not stripped (a build from before? meson configure -Dstrip=true)"
         assert sanitizers.of_build(build_dir) or not says_where_it_was_built(program, build_dir), program
-    helped = subprocess.run([tmp_path / "usr/local/bin/abx", "version"], capture_output=True, text=True, timeout=10)
+    helped = subprocess.run([tmp_path / "usr/local/bin/abx", "version"], capture_output=True, text=True, timeout=BUSY_S)
     assert helped.stdout.startswith("abx ")
     # It runs where it lies, as long as nobody else could have put a program there.
     libexec = tmp_path / "usr/local/libexec/abx"
@@ -79,7 +80,7 @@ def test_a_program_of_others_links_with_what_is_installed(build_dir, tmp_path):
 
     def flags(*args):
         command = ["pkg-config", f"--define-variable=prefix={prefix}", *args]
-        return subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=30).stdout.split()
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=BUSY_S).stdout.split()
 
     assert flags("--modversion", "libabx") == ["0.1.0"]
     static = flags("--cflags", "libabx") + [f"-L{libdir}", "-l:libabx.a"]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from service import Service
+from waiting import BUSY_S
 
 USER = 12345  # a uid without a name
 OTHER = 12346
@@ -48,7 +49,7 @@ def config(client, local_dir, uid=0, **env):
     clean = {"PATH": os.environ["PATH"], "ABX_LOCAL_DIR": str(local_dir), "HOME": "/nonexistent", **env}
     run = subprocess.run(
         [client, "config", "list", "--json", "--reveal"],
-        env=clean, cwd="/", user=uid, group=uid, extra_groups=[], capture_output=True, text=True, timeout=30,
+        env=clean, cwd="/", user=uid, group=uid, extra_groups=[], capture_output=True, text=True, timeout=BUSY_S,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     return {key: (row["value"], row["origin"]) for key, row in json.loads(run.stdout).items()}
@@ -171,7 +172,7 @@ def test_a_crashed_service_is_replaced(client, build_dir, service, local_dir):
         assert config(client, local_dir, uid)["sandbox_api_key"] == (None, None)
         assert config(client, local_dir, uid)["sandbox_base_url"][1] == "default"
     run = subprocess.run([client, "sandbox", "list"], env={"PATH": os.environ["PATH"], "ABX_LOCAL_DIR": str(local_dir), "HOME": "/nonexistent"},
-                         cwd="/", capture_output=True, text=True, timeout=30)
+                         cwd="/", capture_output=True, text=True, timeout=BUSY_S)
     assert run.returncode != 0 and "does not run any more" in run.stderr, run.stderr
     run = service.run_abx("key", "local", "--user", str(USER))
     assert run.returncode == 4 and "does not run" in run.stderr

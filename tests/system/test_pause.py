@@ -20,7 +20,7 @@ from pause_kit import (  # noqa: F401 (fixtures)
     detail, guests, health, kill_role, listed, notes, post, service, start_machine_anew,
 )  # fmt: skip
 from service import Service
-from waiting import until
+from waiting import BUSY_S, until
 
 
 def signed_read(service, box, path, expiration):
@@ -266,7 +266,7 @@ def test_streams_of_http2_are_reset(service):
                 if isinstance(e, h2.events.DataReceived):
                     conn.acknowledge_received_data(e.flow_controlled_length, e.stream_id)
 
-    with socket.create_connection(("127.0.0.1", service.port), timeout=30) as sock:
+    with socket.create_connection(("127.0.0.1", service.port), timeout=BUSY_S) as sock:
         read_until(h2.events.DataReceived)
         post(service, box, "pause")
         read_until(h2.events.StreamReset, h2.events.StreamEnded)
@@ -306,7 +306,7 @@ def test_traffic_never_reaches_the_sockets_of_a_paused_one(service):
     box = service.create(timeout=300)
     envd = Envd(service, box)
     start_server(service, box, LOGGING_SERVER)
-    kept = http.client.HTTPConnection("127.0.0.1", service.port, timeout=30)
+    kept = http.client.HTTPConnection("127.0.0.1", service.port, timeout=BUSY_S)
     kept.request("GET", "/before", headers=to_port(box, 8000))
     assert kept.getresponse().read() == b"ok"
     seen = envd.sh("cat /tmp/seen")

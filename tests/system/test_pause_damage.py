@@ -15,7 +15,7 @@ from envd import Envd
 from pause_kit import (
     detail, events, guests, health, kill_guests, kill_role, listed, notes, pool_of, post, records, start_machine_anew)
 from service import Service
-from waiting import until
+from waiting import BUSY_S, until
 
 KINDS = {"full": None, "filesystem": {"memory": False}}
 
@@ -291,7 +291,7 @@ def test_the_machine_was_started_anew(service, box):
 @pytest.mark.parametrize("reboot", [False, True])
 def test_a_resume_that_was_cut_off_loses_nothing(service, box, reboot):
     """It runs already, and the row says `paused` still, when everything is killed."""
-    db = sqlite3.connect(service.data_dir / "control/abx.db", timeout=30, isolation_level=None)
+    db = sqlite3.connect(service.data_dir / "control/abx.db", timeout=BUSY_S, isolation_level=None)
     db.execute("BEGIN IMMEDIATE")  # the row is not written
     asking = threading.Thread(target=try_to_connect, args=(service, box))
     asking.start()
@@ -320,7 +320,7 @@ def try_to_connect(service, box):
 
 def set_row(service, box, **values):
     """Changes the row as if it had been damaged. Control reads it when it starts."""
-    db = sqlite3.connect(service.data_dir / "control/abx.db", timeout=30)
+    db = sqlite3.connect(service.data_dir / "control/abx.db", timeout=BUSY_S)
     with db:
         for column, value in values.items():
             changed = db.execute(f"UPDATE sandboxes SET {column} = ? WHERE id = ?", (value, box["sandboxID"])).rowcount
@@ -329,7 +329,7 @@ def set_row(service, box, **values):
 
 
 def row(service, box):
-    db = sqlite3.connect(service.data_dir / "control/abx.db", timeout=30)
+    db = sqlite3.connect(service.data_dir / "control/abx.db", timeout=BUSY_S)
     db.row_factory = sqlite3.Row
     with db:
         found = dict(db.execute("SELECT * FROM sandboxes WHERE id = ?", (box["sandboxID"],)).fetchone())
@@ -392,7 +392,7 @@ def test_an_id_that_is_damaged_has_nobody_killed(build_dir, base_template):
         restart(s, "abx-control")
         until(lambda: "it stays" in s.logged())
         assert box["sandboxID"] in notes(s)
-        db = sqlite3.connect(s.data_dir / "control/abx.db", timeout=30)
+        db = sqlite3.connect(s.data_dir / "control/abx.db", timeout=BUSY_S)
         with db:
             db.execute("UPDATE sandboxes SET id = ? WHERE id = 'No id'", (box["sandboxID"],))
         db.close()

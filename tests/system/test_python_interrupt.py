@@ -7,6 +7,7 @@ import sys
 import pytest
 from stall_server import StallServer
 from test_python_program import clean_env
+from waiting import BUSY_S
 
 PLAIN = """
 import io, sys
@@ -129,7 +130,7 @@ def test_ctrl_c_ends_plain_wait(tmp_path, python_dir, kind):
         process = start(PLAIN, KINDS[kind], server, tmp_path, python_dir)
         wait_asked(server, process)
         process.send_signal(signal.SIGINT)
-        left = server.left.wait(30)
+        left = server.left.wait(BUSY_S)
         out, err = finish(process)
     assert (out, err, process.returncode) == ("interrupted\n", "", 0)
     assert left, f"the server still waits: {server.requests}"
@@ -141,7 +142,7 @@ def test_ctrl_c_ends_async_wait(tmp_path, python_dir, kind):
         process = start(ASYNC, ASYNC_KINDS[kind], server, tmp_path, python_dir, "interrupt")
         wait_asked(server, process)
         process.send_signal(signal.SIGINT)
-        left = server.left.wait(30)
+        left = server.left.wait(BUSY_S)
         out, err = finish(process)
     assert (out, err, process.returncode) == ("interrupted\n", "", 0)
     assert left, f"the server still waits: {server.requests}"
@@ -154,7 +155,7 @@ def test_cancelled_task_reaches_the_wire(tmp_path, python_dir, kind):
         wait_asked(server, process)
         process.stdin.write("\n")
         process.stdin.flush()
-        left = server.left.wait(30)
+        left = server.left.wait(BUSY_S)
         out, err = finish(process)
     assert (out, err, process.returncode) == ("cancelled\n", "", 0)
     assert left, f"the server still waits: {server.requests}"

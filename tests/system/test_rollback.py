@@ -196,7 +196,7 @@ def test_a_paused_one_stays_paused(service, memory):
 
 
 def test_its_time_goes_on(service):
-    box = service.create(timeout=12)
+    box = service.create(timeout=30)
     first = snapshot(service, box)
     end_at = detail(service, box)["endAt"]
     assert rollback(service, box, first)["endAt"] == end_at

@@ -22,7 +22,7 @@ from waiting import BUSY_S, until
 
 
 def abx(build_dir, *args, **kwargs):
-    return subprocess.run([build_dir / "abx", *args], capture_output=True, text=True, timeout=30, **kwargs)
+    return subprocess.run([build_dir / "abx", *args], capture_output=True, text=True, timeout=BUSY_S, **kwargs)
 
 
 @pytest.mark.parametrize(
@@ -206,11 +206,11 @@ def test_connection_waits_while_every_gateway_is_dead(service):
     pids = service.roles()["abx-gateway"]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
-    conns = [socket.create_connection(("127.0.0.1", service.port), 5) for _ in range(20)]
+    conns = [socket.create_connection(("127.0.0.1", service.port), BUSY_S) for _ in range(20)]
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     for c in conns:
-        c.settimeout(10)
+        c.settimeout(BUSY_S)
         c.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     assert all(c.recv(64).startswith(b"HTTP/1.1 200") for c in conns)
     for c in conns:
@@ -621,7 +621,7 @@ def test_socket_and_notification_of_the_service_manager(build_dir, tmp_path):
     try:
         assert notify.recv(100) == b"READY=1"
         assert [notify.recv(100) for _ in range(3)] == [b"WATCHDOG=1"] * 3
-        with socket.create_connection(listener.getsockname(), 10) as c:
+        with socket.create_connection(listener.getsockname(), BUSY_S) as c:
             c.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             assert c.recv(100).startswith(b"HTTP/1.1 200")
     finally:

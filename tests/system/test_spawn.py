@@ -16,7 +16,7 @@ from pathlib import Path
 
 import processes
 import pytest
-from waiting import until
+from waiting import BUSY_S, until
 
 BUILD = Path(os.environ.get("ABX_BUILD") or Path(__file__).resolve().parents[2] / "build")
 TOOL = BUILD / "tests/tools/sandbox_run"
@@ -378,7 +378,7 @@ print(len(open("/proc/net/unix").readlines()), len(open("/proc/net/tcp").readlin
         assert len(out) == 2 and int(out[0]) <= 8 and int(out[1]) <= 2, out
     finally:
         server.stdin.close()
-        server.wait(30)
+        server.wait(BUSY_S)
 
 
 # ---- files
@@ -484,7 +484,7 @@ print(libc.inotify_init1(0) >= 0, libc.mq_open(b"/probe", 0o102, 0o600, None) >=
     finally:
         for process in hogs:
             process.stdin.close()
-            process.wait(30)
+            process.wait(BUSY_S)
 
 
 @pytest.mark.alone  # counts the machine's network namespaces

@@ -16,7 +16,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from waiting import until
+from waiting import BUSY_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = ROOT / "share/template/base"
@@ -185,7 +185,7 @@ def test_command_finds_the_recipe_in_place_and_installed(build_dir, base_templat
     shutil.copy(build_dir / "abx", tmp_path / "bin/abx")
     shutil.copytree(RECIPE, tmp_path / "share/abx/template/base")
     for program in (build_dir / "abx", tmp_path / "bin/abx"):
-        run = subprocess.run([program, "template", "build-base"], capture_output=True, text=True, timeout=30)
+        run = subprocess.run([program, "template", "build-base"], capture_output=True, text=True, timeout=BUSY_S)
         assert (run.returncode, run.stdout) == (0, f"{base_template}\n"), run.stderr
     listed = subprocess.run([build_dir / "abx", "template", "list", "--json"], stdout=subprocess.PIPE, check=True)
     assert base_template.name in {entry["digest"] for entry in json.loads(listed.stdout)}
@@ -244,7 +244,7 @@ def test_interrupted_build_leaves_nothing(builder, number):
         assert [p[:4] for p in builder.left()] == ["tmp."]
         build.send_signal(number)
         rest = build.stderr.read()
-        assert build.wait(30) != 0, rest
+        assert build.wait(BUSY_S) != 0, rest
     assert "interrupted" in rest
     assert builder.left() == []
     assert builder.processes() == []
@@ -258,7 +258,7 @@ def test_killed_build_is_cleared_by_the_next(builder):
             if "extracting" in line:
                 break
         build.kill()
-        build.wait(30)
+        build.wait(BUSY_S)
     until(lambda: not builder.processes(), lambda: f"the end of {builder.processes()}")
     assert builder.run("with=abx-no-such-package").returncode != 0
     assert builder.left() == []

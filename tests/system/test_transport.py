@@ -9,6 +9,7 @@ import time
 
 import pytest
 from http_fakes import REASON, answering, ask, exchange, loop, peer, reply, reset  # noqa: F401 (fixtures)
+from waiting import BUSY_S
 
 
 def raw(data, end="close"):
@@ -188,7 +189,7 @@ NOT_HTTP = {
 @pytest.mark.parametrize("what", NOT_HTTP)
 def test_answer_that_is_no_http(build_dir, peer, what):
     p = peer(raw(NOT_HTTP[what], "stall"))
-    r = ask(build_dir, "method=POST", "timeout_ms=8000", p.url)
+    r = ask(build_dir, "method=POST", "timeout_ms=30000", p.url)
     assert (r[0]["name"], r[0]["reason"]) == ("internal", REASON["protocol"]), r[0]
     assert r[0]["message"].startswith(f"127.0.0.1:{p.port}: ") and p.count("POST") == 1
 
@@ -213,15 +214,15 @@ def test_result_over_max_bytes(build_dir, peer):
 def test_stalled_answer_meets_the_deadline(build_dir, peer, where):
     data, phase = ENDS_EARLY[where]
     p = peer(raw(data, "stall"))
-    r = ask(build_dir, "timeout_ms=300", p.url)
+    r = ask(build_dir, "timeout_ms=2000", p.url)
     assert (r[0]["name"], r[0]["reason"]) == ("deadline_exceeded", REASON["timeout"])
-    assert r[0]["message"] == f"127.0.0.1:{p.port}: {phase or 'wait for the answer'}: not done within 300 ms"
-    assert 300 <= r[0]["ms"] < 5000
+    assert r[0]["message"] == f"127.0.0.1:{p.port}: {phase or 'wait for the answer'}: not done within 2000 ms"
+    assert 2000 <= r[0]["ms"] < 20000
 
 
 def test_stalled_stream_meets_the_idle_deadline(build_dir, peer):
     p = peer(raw(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", "stall"))
-    r = ask(build_dir, "stream=1", "timeout_ms=200", "idle_ms=600", p.url)
+    r = ask(build_dir, "stream=1", "timeout_ms=20000", "idle_ms=600", p.url)
     assert (r[0]["name"], r[0]["reason"]) == ("deadline_exceeded", REASON["timeout"])
     assert "body: no bytes for 600 ms" in r[0]["message"] and r[0]["bytes"] == 3 and r[0]["ms"] >= 600
 
@@ -230,19 +231,19 @@ def test_slow_stream_is_not_idle(build_dir, peer):
     async def drip(request, reader, writer):
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n")
         for _ in range(10):
-            await asyncio.sleep(0.15)
+            await asyncio.sleep(0.4)
             writer.write(b"x")
         return True
 
-    r = ask(build_dir, "stream=1", "timeout_ms=1000", "idle_ms=1000", peer(drip).url)
-    assert r[0]["code"] == 0 and r[0]["bytes"] == 10 and r[0]["ms"] > 1000  # the request's own deadline ends at the head
+    r = ask(build_dir, "stream=1", "timeout_ms=3000", "idle_ms=3000", peer(drip).url)
+    assert r[0]["code"] == 0 and r[0]["bytes"] == 10 and r[0]["ms"] > 3000  # the request's own deadline ends at the head
 
 
 def test_reader_that_takes_its_time_is_not_idle(build_dir, peer):
     """While the reader keeps the stream waiting, the idle time does not run."""
     size = 12 << 20
     p = peer(answering(reply(b"x" * size)))
-    r = ask(build_dir, "stream=1", "timeout_ms=5000", "idle_ms=400", "slow_ms=900", f"slow_bytes={4 << 20}", p.url)
+    r = ask(build_dir, "stream=1", "timeout_ms=20000", "idle_ms=1500", "slow_ms=3000", f"slow_bytes={6 << 20}", p.url)
     assert (r[0]["code"], r[0]["bytes"]) == (0, size), r[0]
 
 
@@ -294,7 +295,7 @@ def test_refused_until_the_server_is_there(build_dir, loop):
 
     server = asyncio.run_coroutine_threadsafe(later(), loop.loop)
     r = ask(build_dir, "method=POST", "body=x", f"http://127.0.0.1:{port}")
-    loop.loop.call_soon_threadsafe(server.result(5).close)
+    loop.loop.call_soon_threadsafe(server.result(BUSY_S).close)
     assert r[0]["status"] == 200 and len(seen) == 1
 
 
@@ -398,14 +399,20 @@ def test_storm_without_retry_is_an_answer(build_dir, peer, method):
 def test_retry_after_seconds(build_dir, peer):
     answer = storm([reply(b"", "429 Slow", ("Retry-After: 1",)), reply()])
     r = ask(build_dir, "retry=1", peer(answer).url)
-    assert r[0]["status"] == 200 and 1 <= answer.seen[1] - answer.seen[0] < 8
+    assert r[0]["status"] == 200 and 1 <= answer.seen[1] - answer.seen[0]
 
 
 def test_retry_after_date(build_dir, peer):
-    date = email.utils.formatdate(time.time() + 3, usegmt=True)
-    answer = storm([reply(b"", "503 Slow", (f"Retry-After: {date}",)), reply()])
+    seen = []
+
+    async def answer(request, reader, writer):
+        seen.append(time.monotonic())
+        date = email.utils.formatdate(time.time() + 3, usegmt=True)
+        writer.write(reply(b"", "503 Slow", (f"Retry-After: {date}",)) if len(seen) == 1 else reply())
+        return True
+
     r = ask(build_dir, "retry=1", peer(answer).url)
-    assert r[0]["status"] == 200 and 1.5 <= answer.seen[1] - answer.seen[0] < 10
+    assert r[0]["status"] == 200 and 1.5 <= seen[1] - seen[0]
 
 
 @pytest.mark.parametrize("header", ["Retry-After: 3600", "Should-Retry: false"])

@@ -7,6 +7,7 @@ import socket
 import pytest
 import sanitizers
 from http_fakes import REASON, answering, ask, loop, peer, reply, reset  # noqa: F401 (fixtures)
+from waiting import until
 
 GIB = 1 << 30
 BLOCK = b"x" * (1 << 20)
@@ -247,11 +248,7 @@ def test_cancel_while_the_body_is_sent(build_dir, peer, how):
     p.answer = answer
     r = ask(build_dir, "method=PUT", f"{how}={100 << 20}", "cancel_ms=200", "linger_ms=100", p.url)
     assert (r[0]["name"], r[0]["message"]) == ("canceled", "canceled")
-    for _ in range(400):
-        if p.requests and p.open == 0:
-            break
-        p.loop.run(asyncio.sleep(0.05))
-    assert p.open == 0
+    until(lambda: p.requests and p.open == 0, "the end of its connection")
     took = b"".join(took)
     assert len(took) < 100 << 20 and took == body_of(len(took))
 
@@ -278,11 +275,7 @@ def test_cancel_cuts_the_connection(build_dir, peer, phase, stream):
     p = peer(answer)
     r = ask(build_dir, f"stream={stream}", "cancel_ms=150", "linger_ms=100", p.url)
     assert (r[0]["name"], r[0]["message"]) == ("canceled", "canceled")
-    for _ in range(100):
-        if answer.ended:
-            break
-        p.loop.run(asyncio.sleep(0.05))
-    assert answer.ended and p.open == 0
+    until(lambda: answer.ended and p.open == 0, "the end of its connection")
 
 
 @pytest.mark.parametrize("at", ["start", "event", "source"])
@@ -303,7 +296,7 @@ def test_cancel_from_inside(build_dir, peer, at):
 
 def test_cancel_while_connecting_and_resolving(build_dir):
     r = ask(build_dir, "cancel_ms=100", "http://127.0.0.1:1/", "http://no-such-host.invalid/")
-    assert {c["name"] for c in r.calls.values()} == {"canceled"} and max(c["ms"] for c in r.calls.values()) < 1400
+    assert {c["name"] for c in r.calls.values()} == {"canceled"} and max(c["ms"] for c in r.calls.values()) < 5000
 
 
 def test_client_freed_while_requests_run(build_dir, peer):
@@ -363,7 +356,8 @@ def test_waiting_requests_end_with_the_client_or_by_cancel(build_dir, peer, end)
 
 def test_idle_connections_are_limited_and_end(build_dir, peer):
     async def answer(request, reader, writer):
-        await asyncio.sleep(0.05)
+        while p.most_open < 20:
+            await asyncio.sleep(0.01)
         writer.write(reply())
         return True
 
@@ -373,7 +367,7 @@ def test_idle_connections_are_limited_and_end(build_dir, peer):
     assert p.most_open == 20 and idle <= 3 + 6  # the client's own: epoll, timer, wake, libcurl's wake-up pair
     r = ask(build_dir, "count=20", "concurrency=20", "linger_ms=1000", p.url, env={"ABX_KEEPALIVE_EXPIRY": "0.2"})
     assert r.run["descriptors"][1] - r.run["descriptors"][0] <= 6
-    assert p.open == 0
+    until(lambda: p.open == 0, "the end of its connections")
 
 
 def test_request_after_the_idle_time_makes_a_new_connection(build_dir, peer):
@@ -392,6 +386,8 @@ def test_child_that_frees_leaves_the_parent_alone(build_dir, peer):
     """fork() while requests run: the child closes its copies and no request of the parent notices."""
 
     async def answer(request, reader, writer):
+        while p.connections < 10:
+            await asyncio.sleep(0.01)
         await asyncio.sleep(0.3)
         writer.write(reply())
         return True

@@ -3,12 +3,12 @@
 import asyncio
 import socket
 import subprocess
-import time
 
 import pytest
 from http_fakes import (  # noqa: F401 (fixtures)
     REASON, H2Peer, Peer, answering, ask, exchange, loop, make_certificates, reply, server_tls,
 )  # fmt: skip
+from waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +124,8 @@ def test_child_that_frees_says_no_goodbye(build_dir, tls_peer, certificates):
     """A TLS library would send close_notify on the parent's connections."""
 
     async def answer(request, reader, writer):
+        while p.connections < 5:
+            await asyncio.sleep(0.01)
         await asyncio.sleep(0.3)
         writer.write(reply())
         return True
@@ -164,11 +166,12 @@ def nghttpd(certificates, tmp_path, request):
     with subprocess.Popen(
         ["nghttpd", *args, str(port), *keys], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as server:
-        for _ in range(200):
+
+        def listens():
             with socket.socket() as s:
-                if s.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)
+                return s.connect_ex(("127.0.0.1", port)) == 0
+
+        until(listens, "nghttpd")
         yield f"https://127.0.0.1:{port}"
         server.terminate()
 
@@ -237,7 +240,7 @@ def test_first_requests_wait_for_the_settings(build_dir, h2_peer, certificates):
 def test_first_answer_that_does_not_come_holds_the_others_for_a_moment(build_dir, h2_peer, certificates):
     p = h2_peer()
     urls = [f"{p.url}/stall"] + [f"{p.url}/ok"] * 5
-    r = ask(build_dir, f"ca={certificates}/ca.pem", "concurrency=6", "timeout_ms=2000", *urls)
+    r = ask(build_dir, f"ca={certificates}/ca.pem", "concurrency=6", "timeout_ms=8000", *urls)
     assert [c["name"] for c in r.calls.values()] == ["ok"] * 5 + ["deadline_exceeded"] and p.connections == 1, r.calls
 
 
@@ -310,13 +313,13 @@ def test_body_of_unknown_length_goes_by_http1(build_dir, both_url, certificates)
 def test_cancel_of_a_stream_leaves_the_connection(build_dir, h2_peer, certificates):
     p = h2_peer()
     urls = [f"{p.url}/stall", f"{p.url}/ok"]
-    r = ask(build_dir, f"ca={certificates}/ca.pem", "count=5", "cancel_ms=200", *urls)
+    r = ask(build_dir, f"ca={certificates}/ca.pem", "count=5", "cancel_ms=1500", *urls)
     assert [c["name"] for c in r.calls.values()] == ["canceled", "ok"] * 5 and p.connections == 1
 
 
 def test_stalled_stream_meets_the_deadline(build_dir, h2_peer, certificates):
     p = h2_peer()
-    r = ask(build_dir, f"ca={certificates}/ca.pem", "timeout_ms=300", f"{p.url}/stall", f"{p.url}/ok")
+    r = ask(build_dir, f"ca={certificates}/ca.pem", "timeout_ms=3000", f"{p.url}/stall", f"{p.url}/ok")
     assert r[0]["name"] == "deadline_exceeded" and r[1]["status"] == 200 and p.connections == 1
 
 
@@ -375,7 +378,7 @@ def test_tls_request_goes_through_a_tunnel(build_dir, proxy, h2_peer, tls_peer, 
 def test_loopback_never_goes_through_a_proxy(build_dir, proxy, loop, made, host):
     p = proxy()
     far = made(Peer(loop, answering(reply(b"direct"))))
-    r = ask(build_dir, f"proxy={p.url}", "timeout_ms=3000", f"http://{host}:{far.port}/")
+    r = ask(build_dir, f"proxy={p.url}", "timeout_ms=20000", f"http://{host}:{far.port}/")
     assert p.connections == 0
     if host != "127.9.8.7":  # the server listens on one address
         assert r[0]["body"] == "direct", r[0]

@@ -29,7 +29,7 @@ async def echo():
             assert await peer.recv() == data, n
         await peer.send("text \u00fc")
         assert await peer.recv() == "text \u00fc"
-        await asyncio.wait_for(await peer.ping(b"payload"), 10)
+        await asyncio.wait_for(await peer.ping(b"payload"), 60)
     return {"code": peer.close_code}
 
 
@@ -93,4 +93,4 @@ async def hold():
             return {"code": peer.close_code}
 
 
-print(json.dumps(asyncio.run(asyncio.wait_for(globals()[sys.argv[1]](), 60))))
+print(json.dumps(asyncio.run(asyncio.wait_for(globals()[sys.argv[1]](), 240))))

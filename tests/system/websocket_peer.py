@@ -18,7 +18,7 @@ async def behave(peer):
         await peer.send(["a", "\u00fc", "", "c"])
         await peer.send([b"\x00", b"\xff"])
     elif path == "/ping":
-        await asyncio.wait_for(await peer.ping(b"are you there"), 10)
+        await asyncio.wait_for(await peer.ping(b"are you there"), 60)
         await peer.send("pong came")
     elif path == "/close":
         await peer.close(4321, "enough \u00fc")
