@@ -241,7 +241,7 @@ async def async_only(sb):
     watch = await sb.files.watch_dir("/tmp/watched", on_event, on_exit=ends.append)
     await sb.files.write("/tmp/watched/a", "1")
     await sb.files.remove("/tmp/watched/a")
-    await asyncio.wait_for(removed.wait(), 30)
+    await asyncio.wait_for(removed.wait(), 90)
     await step_async("async watch stop", lambda: watch.stop())
     told["async watch"] = [sorted(seen), [type(e).__name__ for e in ends]]
     await step_async("async watch missing", lambda: sb.files.watch_dir("/tmp/none", on_event))

@@ -82,7 +82,7 @@ has the calls. A cell says what came back:
   number like `E8004` is the client's, which refuses the call itself.
 - `n/a`: this release of the client does not have the method, option or form.
 
-No call hangs: each has a deadline of 60 s. Rows have Python's names; in JavaScript `files.make_dir` is `files.makeDir`.
+No call hangs: each has a deadline of 120 s. Rows have Python's names; in JavaScript `files.make_dir` is `files.makeDir`.
 `(metadata=)` is a parameter or option, `(bytes)` a way to use the method. A Python cell stands for the synchronous and the
 asynchronous client, or names both. Releases of PyPI's e2b and of npm's without a name are older ones of the same package.
 """
@@ -91,7 +91,7 @@ asynchronous client, or names both. Releases of PyPI's e2b and of npm's without 
 def run_program(argv, tools, env, home):
     """{row: outcome} of one program, and the methods that it has no row for."""
     argv = [a.format(tools=tools) for a in argv]
-    done = subprocess.run(argv, env=env, cwd=home, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=280)
+    done = subprocess.run(argv, env=env, cwd=home, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=560)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     rows = {x["row"]: x for x in lines if "row" in x}
     assert done.returncode == 0, f"exit code {done.returncode} after {list(rows)[-1:]}:\n{done.stderr[-3000:]}"

@@ -157,7 +157,7 @@ def chaos_run(build_dir, rounds, at_once, supervisor):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(600)
 def test_roles_killed_at_random(build_dir, base_template):
     chaos_run(build_dir, rounds=150, at_once=8, supervisor=False)
 

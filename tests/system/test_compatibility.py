@@ -44,7 +44,7 @@ def found():
 def test_client(runs, found, column):
     wanted, kinds = page.expected()[column.section], []
     for future in runs[column.title]:
-        rows, uncovered = future.result(timeout=290)
+        rows, uncovered = future.result(timeout=570)
         assert uncovered == [], "public methods without a row"
         bad = {r: x for r, x in rows.items() if "failed" in x}
         assert not bad, bad

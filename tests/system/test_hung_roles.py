@@ -15,7 +15,7 @@ from hang_thread import hang_thread
 from service import Service
 from waiting import BUSY_S, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 CALL_LIMIT_S = 60
 ENVD = {"E2b-Sandbox-Port": "49983"}

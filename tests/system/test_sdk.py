@@ -1,7 +1,7 @@
 """The official E2B clients and the published agent-sandbox-client, unmodified, against one real service.
 
 Each client has an environment of its own (script/tools); its tests are in tests/sdk and run there as they would on
-a user's machine: nothing but the address and the key in the environment.
+a user's machine: nothing but the address and the key in the environment, and waiting.py of this folder to import.
 """
 
 import os
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from service import Service
+from waiting import BUSY_S
 
 SDK = Path(__file__).resolve().parents[1] / "sdk"
 
@@ -33,8 +34,8 @@ def client_env(service, home):
 
 def run_pytest(python, folder, service, tmp_path, *args):
     run = subprocess.run(
-        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-x", *args, folder],
-        env=client_env(service, tmp_path), cwd=folder, capture_output=True, text=True, timeout=280,
+        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-x", "-o", f"pythonpath={Path(__file__).parent}", *args, folder],
+        env=client_env(service, tmp_path), cwd=folder, capture_output=True, text=True, timeout=560,
     )
     print(run.stdout[-12000:], run.stderr[-4000:])
     assert run.returncode == 0
@@ -59,7 +60,7 @@ def test_e2b_javascript(service, tools_dir, tmp_path):
     env["E2B_NODE_MODULES"] = str(tools_dir / "node/node_modules")
     run = subprocess.run(
         [tools_dir / "bin/node", "--test", "--test-timeout=120000", SDK / "e2b_js/sandbox.test.mjs"],
-        env=env, cwd=tmp_path, capture_output=True, text=True, timeout=280,
+        env=env, cwd=tmp_path, capture_output=True, text=True, timeout=560,
     )
     print(run.stdout[-12000:], run.stderr[-4000:])
     assert run.returncode == 0
@@ -71,7 +72,7 @@ def cli(service, tools_dir, home, *args, **kwargs):
     env["PATH"] = f"{tools_dir / 'bin'}:{env['PATH']}"
     return subprocess.run(
         [tools_dir / "bin/node", tools_dir / "node/node_modules/.bin/e2b", *args],
-        env=env, cwd=home, capture_output=True, text=True, timeout=60, stdin=kwargs.pop("stdin", subprocess.DEVNULL), **kwargs,
+        env=env, cwd=home, capture_output=True, text=True, timeout=BUSY_S, stdin=kwargs.pop("stdin", subprocess.DEVNULL), **kwargs,
     )
 
 
@@ -95,7 +96,7 @@ def test_e2b_cli_wrong_key(service, tools_dir, tmp_path):
     env = client_env(service, tmp_path)
     run = subprocess.run(
         [tools_dir / "bin/node", tools_dir / "node/node_modules/.bin/e2b", "sandbox", "list"],
-        env={**env, "E2B_API_KEY": "e2b_" + "0" * 40}, cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        env={**env, "E2B_API_KEY": "e2b_" + "0" * 40}, cwd=tmp_path, capture_output=True, text=True, timeout=BUSY_S,
         stdin=subprocess.DEVNULL,
     )
     assert run.returncode != 0

@@ -24,7 +24,7 @@
 #include "net/ipc.h"
 
 #define WORDS_MAX 8
-#define TIMEOUT_MS 30000
+#define TIMEOUT_MS 90000
 #define MANY_MAX 5000
 
 struct peer {

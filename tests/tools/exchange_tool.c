@@ -93,7 +93,7 @@ int main(int argc, char **argv)
         spec.http1_only = strstr(argv[i], "#http1") != NULL;
         spec.skip_502_retry = argument(argc, argv, "skip_502") != NULL;
         spec.retry = argument(argc, argv, "keyed") ? HTTP_RETRY_KEYED : HTTP_RETRY_CONNECT;
-        spec.deadline_ns = time_mono_ns() + 20 * NSEC_PER_SEC;
+        spec.deadline_ns = time_mono_ns() + 60 * NSEC_PER_SEC;
         if (http_start(client, &spec, &sink, &run, &x, &run.err) < 0)
             run.is_done = true;
         while (!run.is_done) {

@@ -30,7 +30,7 @@ static struct {
     long long cancel_ms, slow_ms, max_connections, max_idle, idle_connection_ms, linger_ms, fork_at;
     long long max_bytes, quiet, slow_bytes, free_running, gap_ms;
     int stream, retry, source_chunked, source_fails;
-} args = { .timeout_ms = 20000, .count = 1, .concurrency = 1, .source_size = -1, .cancel_ms = -1 };
+} args = { .timeout_ms = 60000, .count = 1, .concurrency = 1, .source_size = -1, .cancel_ms = -1 };
 
 struct run {
     abx_call *call;

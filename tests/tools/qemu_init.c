@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WAIT_MS 20000
+#define WAIT_MS 60000
 
 struct mount_point {
     const char *source, *target, *fstype;

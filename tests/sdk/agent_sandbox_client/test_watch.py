@@ -5,6 +5,7 @@ import asyncio
 import agent_sandbox as errors
 import pytest
 from agent_sandbox import AsyncSandbox, Sandbox
+from waiting import BUSY_S
 
 
 def told(events):
@@ -37,7 +38,7 @@ def test_streamed():
             await box.files.make_dir("/tmp/w")
             handle = await box.files.watch_dir("/tmp/w", events.put, recursive=True)
             await box.files.write("/tmp/w/f", "content")
-            got = [await asyncio.wait_for(events.get(), 20) for _ in range(3)]
+            got = [await asyncio.wait_for(events.get(), BUSY_S) for _ in range(3)]
             assert told(got) == [("f", "create"), ("f", "chmod"), ("f", "write")]
             await handle.stop()
         finally:

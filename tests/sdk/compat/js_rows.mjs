@@ -12,7 +12,7 @@ const require = createRequire(process.argv[2] + '/')
 const e2b = require(process.argv[3])
 const { Sandbox, Template, Volume, Secret } = e2b
 const types = readFileSync(join(dirname(require.resolve(process.argv[3])), 'index.d.ts'), 'utf8')
-const DEADLINE_MS = 60_000
+const DEADLINE_MS = 120_000
 const rows = new Map()
 const row = (...names) => { const f = names.pop(); for (const n of names) { assert(!rows.has(n), n); rows.set(n, f) } }
 
@@ -25,7 +25,7 @@ const create = async (opts = {}) => {
 }
 const pause = (ms) => new Promise((done) => setTimeout(done, ms))
 const until = async (condition, what) => {
-  for (const end = Date.now() + 20_000; !(await condition()); await pause(50)) assert(Date.now() < end, `never: ${what}`)
+  for (const end = Date.now() + 90_000; !(await condition()); await pause(50)) assert(Date.now() < end, `never: ${what}`)
 }
 const unique = () => `${Date.now()}${Math.floor(Math.random() * 1e6)}`
 const noProcess = async (words) => !(await box.commands.run('ps -eo args')).stdout.includes(words)

@@ -19,7 +19,7 @@ row = Rows()
 
 async def until(condition, what):
     """Waits for a condition, which may ask the server; a row's own deadline is longer."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 90
     while not await w(condition()):
         assert time.monotonic() < end, f"never: {what}"
         await asyncio.sleep(0.05)

@@ -51,7 +51,7 @@ async def _(x):
         assert type(error).__name__ in ("TimeoutException", "ReadTimeout"), error
     else:
         raise AssertionError("no TimeoutException")
-    assert time.monotonic() - begin < 30
+    assert time.monotonic() - begin < 100
     await until(lambda: no_process(x, "sleep 301"), "the end of the command")
 
 

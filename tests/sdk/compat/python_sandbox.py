@@ -162,7 +162,7 @@ async def _(x):
 
 async def fetch(url, data=None, headers=None):
     def ask():
-        with urllib.request.urlopen(urllib.request.Request(url, data, headers or {}), timeout=30) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, data, headers or {}), timeout=90) as answer:
             return answer.read()
 
     return await asyncio.to_thread(ask)

@@ -13,7 +13,7 @@ import json
 import re
 import traceback
 
-DEADLINE = 60
+DEADLINE = 120
 STATUS = re.compile(r"\b([45]\d\d)\b")
 
 

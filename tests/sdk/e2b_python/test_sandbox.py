@@ -8,6 +8,7 @@ import time
 import e2b
 import pytest
 from e2b import AsyncSandbox, CommandExitException, Sandbox, TimeoutException
+from waiting import BUSY_S, until
 
 OLD = tuple(int(n) for n in __import__("importlib.metadata").metadata.version("e2b").split(".")[:2]) < (2, 40)
 
@@ -79,10 +80,7 @@ def test_connect_shares_the_sandbox_and_never_shortens(sandbox):
 def test_set_timeout_ends_it():
     box = Sandbox.create(timeout=300)
     box.set_timeout(1)
-    deadline = time.monotonic() + 15
-    while box.is_running():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until(lambda: not box.is_running(), "the end of its time")
     assert Sandbox.kill(box.sandbox_id) is False
 
 
@@ -109,11 +107,8 @@ def test_timeout_kills_the_command_and_its_children(sandbox):
     # 2.26 waits for as long from the first answer on: when that clock wins, it raises its transport's error.
     with pytest.raises((TimeoutException, __import__("httpcore").ReadTimeout) if OLD else TimeoutException):
         sandbox.commands.run("setsid sleep 987 & sleep 987", timeout=1)
-    assert time.monotonic() - start < 10
-    deadline = time.monotonic() + 5
-    while "987" in sandbox.commands.run("ps -eo args").stdout:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    assert time.monotonic() - start < 100
+    until(lambda: "987" not in sandbox.commands.run("ps -eo args").stdout, "the end of all that the command began")
 
 
 def test_background_list_connect_kill(sandbox):
@@ -255,7 +250,7 @@ def test_wrong_access_token_is_refused(sandbox):
         headers={"E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": "49983", "X-Access-Token": "0" * 64},
     )
     with pytest.raises(urllib.error.HTTPError) as e:
-        urllib.request.urlopen(request, timeout=10)
+        urllib.request.urlopen(request, timeout=BUSY_S)
     assert e.value.code == 401
 
 
@@ -264,8 +259,8 @@ def test_kill_during_a_command():
     threading.Timer(0.7, box.kill).start()
     start = time.monotonic()
     with pytest.raises(Exception) as e:
-        box.commands.run("sleep 100", timeout=60)
-    assert time.monotonic() - start < 10
+        box.commands.run("sleep 1000", timeout=200)
+    assert time.monotonic() - start < 100
     # 2.26 lets the broken connection's own error through.
     assert OLD or "killed" in str(e.value).lower() or isinstance(e.value, TimeoutException)
 
@@ -275,7 +270,7 @@ def test_presigned_urls(sandbox):
 
     sandbox.files.write("/tmp/signed", "through a URL")
     url = sandbox.download_url("/tmp/signed", user="user")
-    assert urllib.request.urlopen(url, timeout=10).read() == b"through a URL"
+    assert urllib.request.urlopen(url, timeout=BUSY_S).read() == b"through a URL"
 
 
 def test_async_many():
@@ -328,10 +323,7 @@ def test_filesystem_only_pause_and_lifecycle():
         assert box.commands.run("echo $KEPT").stdout == "yes\n"
         assert box.get_info().lifecycle["on_timeout"] == "pause"
         box.set_timeout(1)
-        deadline = time.monotonic() + 30
-        while box.get_info().state.value != "paused":
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        until(lambda: box.get_info().state.value == "paused", "the pause at the end of its time")
         assert box.files.read("/home/user/f") == "mine"  # traffic wakes it
         assert box.get_info().state.value == "running"
     finally:

@@ -7,6 +7,7 @@ import e2b
 import pytest
 from e2b import AsyncSandbox, Sandbox
 from test_sandbox import OLD
+from waiting import BUSY_S
 
 NEW = pytest.mark.skipif(OLD, reason="entries and network mounts came later")
 
@@ -109,12 +110,12 @@ def test_async_stream():
         await box.files.make_dir("/tmp/w")
         handle = await box.files.watch_dir("/tmp/w", events.put, on_exit=ends.put, recursive=True)
         await box.files.write("/tmp/w/f", "content")
-        got = [await asyncio.wait_for(events.get(), 20) for _ in range(3)]
+        got = [await asyncio.wait_for(events.get(), BUSY_S) for _ in range(3)]
         assert told(got) == [("f", "create"), ("f", "chmod"), ("f", "write")]
         await box.commands.run("mkdir -p /tmp/w/a/b && echo 1 > /tmp/w/a/b/g")
         got = []
         while ("a/b/g", "write") not in told(got):
-            got.append(await asyncio.wait_for(events.get(), 20))
+            got.append(await asyncio.wait_for(events.get(), BUSY_S))
         assert [n for n, t in told(got) if t == "create"] == ["a", "a/b", "a/b/g"]
         await handle.stop()
         await box.files.write("/tmp/w/late", "")
@@ -128,14 +129,14 @@ def test_async_ends():
         ends, events = asyncio.Queue(), []
         await box.files.make_dir("/tmp/w/d")
         started = time.monotonic()
-        await box.files.watch_dir("/tmp/w/d", events.append, on_exit=ends.put, timeout=2)
-        error = await asyncio.wait_for(ends.get(), 30)
-        assert isinstance(error, Exception) and time.monotonic() - started > 1.5
+        await box.files.watch_dir("/tmp/w/d", events.append, on_exit=ends.put, timeout=5)
+        error = await asyncio.wait_for(ends.get(), BUSY_S)
+        assert isinstance(error, Exception) and time.monotonic() - started > 4.5
         if OLD:
             return  # 2.26 calls back for errors only
         await box.files.watch_dir("/tmp/w/d", events.append, on_exit=ends.put, timeout=0)
         await box.files.remove("/tmp/w/d")
-        assert await asyncio.wait_for(ends.get(), 30) is None
+        assert await asyncio.wait_for(ends.get(), BUSY_S) is None
         assert told(events) == [(".", "remove")]
         with pytest.raises(e2b.NotFoundException):
             await box.files.watch_dir("/tmp/w/d", events.append)
@@ -156,7 +157,7 @@ def test_20000_files():
         await box.files.make_dir("/tmp/w")
         handle = await box.files.watch_dir("/tmp/w", on_event, timeout=0)
         await box.commands.run("cd /tmp/w; seq 20000 | xargs touch", timeout=60)
-        await asyncio.wait_for(done.wait(), 60)
+        await asyncio.wait_for(done.wait(), BUSY_S)
         await handle.stop()
 
     run_async(test)

@@ -200,15 +200,17 @@ static void time_runs_from_the_answer_and_can_be_moved(void **state)
 {
     struct answer a = { 0 };
     char id[SANDBOX_ID_SIZE];
+    const struct timespec pause = { .tv_nsec = 150 * NSEC_PER_MSEC };
     struct abx_err err;
     int64_t begin;
 
     (void)state;
     create("", 150, &a, id);
     assert_true(run_until(is_asked, NULL));
+    (void)nanosleep(&pause, NULL);
+    begin = time_mono_ns(); /* before the answer: a delay behind it does not hasten the end */
     end_create(NULL);
     assert_true(run_until(is_answered, &a));
-    begin = time_mono_ns();
     assert_true(run_until(has_kill, NULL));
     assert_true(time_mono_ns() - begin > 100 * NSEC_PER_MSEC);
     assert_true(run_until(settle, id));
@@ -249,9 +251,9 @@ static void extensions_move_the_end_and_only_longer_never_shortens(void **state)
 
     (void)state;
     reach(SANDBOX_RUNNING, &a, id);
-    assert_true(extend(id, 100000, true) > 95000);
-    assert_true(extend(id, 1000, true) > 95000);
-    assert_in_range(extend(id, 20000, false), 15000, 20000);
+    assert_true(extend(id, 100000, true) > 40000);
+    assert_true(extend(id, 1000, true) > 40000);
+    assert_in_range(extend(id, 30000, false), 1, 30000);
     assert_true(extend(id, 50, false) <= 50);
     assert_true(run_until(has_kill, NULL));
 }
@@ -269,13 +271,13 @@ static void rows_of_a_killed_process_are_judged(void **state)
     struct answer a[5] = { 0 };
     char running[SANDBOX_ID_SIZE], creating[SANDBOX_ID_SIZE], killing[SANDBOX_ID_SIZE],
         overdue[SANDBOX_ID_SIZE], again[SANDBOX_ID_SIZE];
-    const struct timespec pause = { .tv_nsec = 400 * NSEC_PER_MSEC };
+    const struct timespec pause = { .tv_sec = 2 };
     const char *ids[] = { running };
 
     (void)state;
     reach(SANDBOX_RUNNING, &a[0], running);
     reach(SANDBOX_KILLING, &a[1], killing);
-    create("", 400, &a[2], overdue);
+    create("", 2000, &a[2], overdue);
     assert_true(run_until(is_asked, NULL));
     end_create(NULL);
     assert_true(run_until(is_answered, &a[2]));

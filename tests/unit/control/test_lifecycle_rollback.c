@@ -439,7 +439,7 @@ static void one_that_cannot_be_started_is_paused(void **state)
     assert_non_null(strstr(reached.text, "could not be started: the template is gone"));
     assert_true(run_until(is_paused, id));
     assert_false(find(id)->keeps_memory);
-    assert_in_range(time_wall_ms() - find(id)->end_ms, 0, 5000);
+    assert_in_range(time_wall_ms() - find(id)->end_ms, 0, 60000);
     start_anew(id, DRIVER_STOPPED);
     assert_true(is_paused(id));
     assert_int_equal(w.fake.n_exchanges, 0);

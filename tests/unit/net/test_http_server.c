@@ -265,7 +265,7 @@ static void collecting_is_canceled_when_the_server_refuses(void **state)
     int fd;
 
     (void)state;
-    opts.body_timeout_ms = 30;
+    opts.body_timeout_ms = 500; /* what was sent is read by then */
     start();
     fd = tcp_connect();
     send_str(fd, "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n");
@@ -348,7 +348,7 @@ static void an_upgraded_connection_that_is_idle_ends(void **state)
     int fd;
 
     (void)state;
-    opts.idle_timeout_ms = 300;
+    opts.idle_timeout_ms = 1000;
     start();
     fd = tcp_connect();
     send_str(fd, "GET /upgrade HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");

@@ -24,7 +24,7 @@ static void wait_for_input(int fd, short events)
 {
     struct pollfd p = { fd, events, 0 };
 
-    assert_int_equal(poll(&p, 1, 20000), 1);
+    assert_int_equal(poll(&p, 1, 60000), 1);
 }
 
 /* It is there until somebody reads, and this owner does not read now. */
