@@ -55,7 +55,7 @@ def test_kill_wins_over_a_read_only_pool(service):
     assert Envd(service, boxes[2], user="root").sh("echo ok") == "ok\n"
     status, _, made = service.request("POST", "/v2/sandboxes", {"templateID": "base"})
     assert status in (500, 503), made
-    assert "the pool cannot be used" in service.logged()
+    until(lambda: "the pool cannot be used" in service.logged(), "word of it")
 
     # As soon as it can be written, everything goes on without a restart, and nothing stays behind.
     assert remount(service, "rw")

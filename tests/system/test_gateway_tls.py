@@ -332,7 +332,7 @@ def test_the_service(build_dir, made, files):
         (files / "127.0.0.1.key").unlink()
         service.process.send_signal(signal.SIGHUP)
         until_told("the certificates in use stay", 3)
-        assert "127.0.0.1.key" in service.logged().splitlines()[-1]
+        assert "127.0.0.1.key" in [x for x in service.logged().splitlines() if "the certificates in use stay" in x][-1]
         assert {subject() for _ in range(8)} == {"sbx.test"}
 
 

@@ -229,8 +229,8 @@ def test_finished_command_can_be_connected_to_but_is_not_listed(guest):
 
 
 def test_keepalive(guest):
-    process = guest.start("sleep", "2.5", headers={"Keepalive-Ping-Interval": "1"})
-    assert process.wait()["keepalives"] == 2
+    process = guest.start("sleep", "5.5", headers={"Keepalive-Ping-Interval": "1"})
+    assert process.wait()["keepalives"] >= 2  # five where nobody else has the processor
 
 
 def test_connect_deadline_ends_the_stream_only(guest):

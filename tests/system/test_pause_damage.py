@@ -529,5 +529,6 @@ def test_a_pool_that_cannot_be_opened_keeps_what_is_in_it(build_dir, base_templa
 
 
 def test_nobody_else_is_touched(service):
-    assert guests(service.instance()) == [] and listed(service) == []
+    until(lambda: guests(service.instance()) == [])
+    assert listed(service) == []
     assert processes.alive(service.process.pid)

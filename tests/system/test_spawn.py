@@ -528,7 +528,7 @@ def test_failures_name_their_step_and_leave_nothing(run, work, tmp_path, mount):
     ):
         done = run("/bin/true", check=False, mount=mount, **options)
         assert done.returncode == 125 and expected in done.stderr, done.stderr
-        assert processes_named(str(work)) == []
+        until(lambda: processes_named(str(work)) == [])
 
 
 def test_it_lives_in_its_own_groups(run):
