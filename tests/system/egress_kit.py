@@ -145,13 +145,13 @@ ASK = textwrap.dedent(
     for hexed in sys.argv[2:]:
         question = bytes.fromhex(hexed)
         if sys.argv[1] == "tcp":
-            s = socket.create_connection(("192.0.2.53", 53), 20)
+            s = socket.create_connection(("192.0.2.53", 53), 60)
             s.sendall(len(question).to_bytes(2, "big") + question)
             f = s.makefile("rb")
             print(f.read(int.from_bytes(f.read(2), "big")).hex())
         else:
             s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            s.settimeout(20)
+            s.settimeout(60)
             s.connect((sys.argv[1], 53))
             s.send(question)
             print(s.recv(65536).hex())

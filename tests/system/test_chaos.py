@@ -146,7 +146,7 @@ def chaos_run(build_dir, rounds, at_once, supervisor):
         left = service.request("GET", "/v2/sandboxes")[2]
         for box in left:
             health = service.request(
-                "GET", "/health", headers={"E2b-Sandbox-Id": box["sandboxID"], "E2b-Sandbox-Port": "49983"}, timeout=20)
+                "GET", "/health", headers={"E2b-Sandbox-Id": box["sandboxID"], "E2b-Sandbox-Port": "49983"})
             assert health[0] == 204, (box, health)
             assert service.kill(box["sandboxID"]) == 204
         service.until_clean()

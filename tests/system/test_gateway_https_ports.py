@@ -5,7 +5,7 @@ import threading
 
 import pytest
 from gateway_fakes import ENVD, Client
-from gateway_kit import CLOSED, client, needs_root, to, world  # noqa: F401  (fixtures)
+from gateway_kit import CLOSED, client, needs_root, start_at_a_later_try, to, world  # noqa: F401  (fixtures)
 from http_fakes import make_certificates
 from waiting import BUSY_S
 
@@ -93,10 +93,8 @@ def test_servers_without_tls_are_told_apart_from_closed_ports(world, client):
 
 def test_a_server_that_just_starts_is_reached_with_the_body(world, client, tls):
     sandbox = world.sandbox("ia", https=(8443,))
-    timer = threading.Timer(0.25, lambda: sandbox.echo(8443, tls=tls))
-    timer.start()
+    start_at_a_later_try(world, sandbox, lambda: sandbox.echo(8443, tls=tls))
     assert client.request("POST", "/", to("ia", 8443), b"body").json()["body"] == "body"
-    timer.join()
 
 
 def test_websockets_and_streams_pass(world, client, tls):

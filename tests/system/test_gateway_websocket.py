@@ -41,7 +41,7 @@ def start(python, world, scenario, url="ws://3000-ia.sbx.test", *more):
 
 
 def result(process):
-    out, _ = process.communicate(timeout=90)
+    out, _ = process.communicate(timeout=3 * BUSY_S)
     assert process.returncode == 0
     return json.loads(out.splitlines()[-1])
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from guest_kit import PORTS, fresh, guest  # noqa: F401 (fixtures)
-from waiting import until
+from waiting import BUSY_S, until
 
 from guest import Guest
 
@@ -284,5 +284,5 @@ def test_much_output_to_a_slow_reader(guest):
 def test_clients_that_others_wrote(guest, tools_dir, scenario, want):
     python = next(tools_dir.glob("agent-sandbox-client-*/bin/python"))
     command = [python, Path(__file__).with_name("terminal_client.py"), scenario, f"http://127.0.0.1:{guest.port}", guest.token]
-    done = subprocess.run(command, stdout=subprocess.PIPE, timeout=90, text=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, timeout=3 * BUSY_S, text=True)
     assert done.returncode == 0 and json.loads(done.stdout) == want
