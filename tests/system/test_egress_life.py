@@ -164,6 +164,6 @@ def test_rules_change_while_the_sandbox_dials_pauses_and_resumes(service):  # no
             assert box.put_network(body)[0] == 204
             post(service, box, "resume", {"timeout": 300}, 201)
             assert box.dial(ONE)[ONE] == (RESET if body else GREETING[ONE])
-        box.envd.sh("touch /tmp/stop; until [ -e /tmp/seen ]; do sleep 0.05; done", timeout=60)
+        box.envd.sh("touch /tmp/stop; until [ -e /tmp/seen ]; do sleep 0.05; done")
         seen = json.loads(box.envd.read("/tmp/seen"))
         assert set(seen) <= {GREETING[ONE], RESET, "BrokenPipeError", ""} and seen.get(GREETING[ONE]) and seen.get(RESET), seen

@@ -62,7 +62,7 @@ def post(service, box, port, body=b"hello", host=None, **fields):
 def start(envd, port, *more):
     """Leaves a server running; the gateway itself waits for a port that is about to open."""
     envd.sh(f"setsid nohup python3 server.py {port} {' '.join(more)} >/tmp/{port} 2>&1 </dev/null & "
-            f"for i in $(seq 300); do grep -q ':{port:04X} 00000000:0000 0A' /proc/net/tcp && exit; sleep 0.1; done; exit 1", 60)
+            f"for i in $(seq 600); do grep -q ':{port:04X} 00000000:0000 0A' /proc/net/tcp && exit; sleep 0.1; done; exit 1", 90)
 
 
 def test_network_options_from_create_to_restart(service, tmp_path):

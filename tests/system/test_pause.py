@@ -170,7 +170,7 @@ def test_what_is_in_flight_gets_two_seconds_and_what_comes_waits(service):
     box = service.create(timeout=300)
     envd, sandbox = Envd(service, box), box["sandboxID"]
     envd.write("/tmp/slow.py", SLOW_SERVER.encode())
-    envd.sh("nohup python3 /tmp/slow.py >/tmp/log 2>&1 & for i in $(seq 100); do (: < /dev/tcp/127.0.0.1/8000) 2>/dev/null && exit; sleep 0.1; done; exit 1")
+    envd.sh("nohup python3 /tmp/slow.py >/tmp/log 2>&1 & for i in $(seq 600); do (: < /dev/tcp/127.0.0.1/8000) 2>/dev/null && exit; sleep 0.1; done; exit 1")
     answers = {}
 
     def ask(seconds):

@@ -61,7 +61,7 @@ class Cycles:
                      "nohup sh -c 'exec 3<>/tmp/in; exec python3 /tmp/writer.py <&3' >/tmp/out 2>&1 & echo $! > /tmp/pid")
 
     def write(self, i):
-        self.envd.sh(f"echo {i} > /tmp/in; for n in $(seq 600); do grep -q 'written {i} ' /tmp/out && exit; sleep 0.05; done; exit 1", 60)
+        self.envd.sh(f"echo {i} > /tmp/in; for n in $(seq 600); do grep -q 'written {i} ' /tmp/out && exit; sleep 0.1; done; exit 1", 90)
 
     def identity(self):
         """What stays the same when memory is kept, and only then."""
