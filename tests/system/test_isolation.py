@@ -216,18 +216,20 @@ def test_rename_races_never_leave_the_sandbox(root, user):
         racer.start()
         begin = time.monotonic()
         seen = 0
-        while time.monotonic() < begin + (5 if seen > 3 else BUSY_S):
-            try:
-                assert user.read("/home/user/real/etc/only-root") == b"mine\n"
-                seen += 1
-            except EnvdError as e:
-                assert e.status in (400, 401, 403, 404, 500), e
-            try:
-                user.write("/home/user/real/etc/by-race", b"x")
-            except EnvdError:
-                pass
-        root.sh("touch /tmp/race-is-over")
-        racer.join(BUSY_S)
+        try:
+            while time.monotonic() < begin + (5 if seen > 3 else BUSY_S):
+                try:
+                    assert user.read("/home/user/real/etc/only-root") == b"mine\n"
+                    seen += 1
+                except EnvdError as e:
+                    assert e.status in (400, 401, 403, 404, 500), e
+                try:
+                    user.write("/home/user/real/etc/by-race", b"x")
+                except EnvdError:
+                    pass
+        finally:
+            root.sh("touch /tmp/race-is-over")
+            racer.join(BUSY_S)
         assert not racer.is_alive()
         assert seen > 0
         assert root.run("ls /etc/by-race")[0] != 0
