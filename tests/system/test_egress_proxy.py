@@ -24,9 +24,9 @@ from egress_kit import (  # noqa: F401 (fixtures)
     unsent,
     wake_for_nothing,
 )
-from guest import until
 from http_fakes import make_certificates
 from service import Service
+from waiting import until
 
 PROXY = "198.51.100.97"
 NAME = "last-proxy.example"
@@ -79,7 +79,7 @@ def test_one_that_ends_amid_its_answer(service, at):  # noqa: F811
 
     with Box(service, network={"egressProxy": {"address": at(half)}}) as box:
         assert box.dial(f"{WEB}=7")[f"{WEB}=7"] == RESET
-        until(lambda: box.denials("the proxy ends the connection"), 60)
+        until(lambda: box.denials("the proxy ends the connection"))
 
 
 def test_one_that_answers_in_pieces_while_the_kernel_is_short_of_memory(lab, at, build_dir, base_template, tmp_path):  # noqa: F811
@@ -177,7 +177,7 @@ def test_what_came_before_a_reset_arrives(service, tls, is_much):  # noqa: F811
                 n += secret.send(b"a" * 10_000)
         except TimeoutError:  # everything is full
             pass
-        until(lambda: is_much or unsent(secret) == 0, 60)
+        until(lambda: is_much or unsent(secret) == 0)
         n -= unsent(secret)
         secret.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NOW)
         secret.close()
