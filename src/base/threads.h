@@ -3,3 +3,5 @@
 
 #define SOCKETS_THREAD "abx-sockets" /* of the engine: makes sockets in sandboxes */
 #define STORE_THREAD "abx-store"     /* of control: writes to the database */
+#define CHECKPOINT_THREAD                                                                          \
+    "abx-checkpoint" /* of control: moves what was written from the log to the database */

@@ -198,7 +198,7 @@ static int engine_args(struct supervisor *s, struct abx_err *err)
     role_arg(e, "--control-uid", "%u", s->control_uid);
     role_arg(e, "--gateway-uid", "%u", s->gateway_uid);
     role_arg(e, "--egress-uid", "%u", s->egress_uid);
-    r = watch_add(e, SOCKETS_THREAD, "--sockets-heartbeat-fd", err);
+    r = watch_add(e, SOCKETS_THREAD, "--sockets-heartbeat-fd", false, err);
     return r < 0 ? r : role_finish(e, err);
 }
 
@@ -241,7 +241,9 @@ static int control_args(struct supervisor *s, struct abx_err *err)
     if (o->max_idempotency_keys)
         role_arg(c, "--max-idempotency-keys", "%llu", (unsigned long long)o->max_idempotency_keys);
     supervisor_counters_control(&s->counters, o->n_gateways, c);
-    r = watch_add(c, STORE_THREAD, "--store-heartbeat-fd", err);
+    r = watch_add(c, STORE_THREAD, "--store-heartbeat-fd", false, err);
+    if (r == 0) /* 200 MB may be written before anybody waits for it */
+        r = watch_add(c, CHECKPOINT_THREAD, "--checkpoint-heartbeat-fd", true, err);
     return r < 0 ? r : role_finish(c, err);
 }
 

@@ -65,7 +65,7 @@ int role_init(struct role *role, const char *program, struct abx_err *err)
         r = err_oom(err);
     if (r == 0)
         r = failure_open(role, err);
-    return r < 0 ? r : watch_add(role, NULL, "--heartbeat-fd", err);
+    return r < 0 ? r : watch_add(role, NULL, "--heartbeat-fd", false, err);
 }
 
 void role_done(struct role *role)

@@ -8,12 +8,13 @@
 
 #define ROLE_ARGS_MAX 96
 #define ROLE_FDS_MAX 16
-#define ROLE_BEATS_MAX 2
+#define ROLE_BEATS_MAX 3
 
 /* What one thread of a role says of itself; supervisor_watch.h's. */
 struct role_beat {
     int fd;
     const char *thread; /* its name; NULL: the main one */
+    bool may_wait;      /* for the disk, as long as that takes */
     bool has_beaten;
     int64_t silent_ns, sampled_ns;
     int64_t cpu_ns; /* of it at sampled_ns; -1 = not taken */

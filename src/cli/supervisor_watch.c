@@ -22,7 +22,8 @@ struct thread_stat {
     int64_t cpu_ns;
 };
 
-int watch_add(struct role *role, const char *thread, const char *option, struct abx_err *err)
+int watch_add(struct role *role, const char *thread, const char *option, bool may_wait,
+              struct abx_err *err)
 {
     int fd;
 
@@ -30,7 +31,8 @@ int watch_add(struct role *role, const char *thread, const char *option, struct 
     fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (fd < 0)
         return err_sys(err, errno, "heartbeat of %s", role->name);
-    role->beats[role->n_beats++] = (struct role_beat){ .fd = fd, .thread = thread, .cpu_ns = -1 };
+    role->beats[role->n_beats++] =
+        (struct role_beat){ .fd = fd, .thread = thread, .may_wait = may_wait, .cpu_ns = -1 };
     role_arg_fd(role, option, fd);
     return 0;
 }
@@ -163,6 +165,11 @@ static bool is_hung(const struct role *role, struct role_beat *b, int64_t step_n
     if (b->silent_ns < limit / 2)
         return false;
     s = thread_stat_read(role->pid, b->thread);
+    if (b->may_wait && s.state == 'D') {
+        b->silent_ns = 0;
+        b->cpu_ns = -1;
+        return false;
+    }
     if (b->cpu_ns < 0) {
         b->cpu_ns = s.cpu_ns;
         b->sampled_ns = b->silent_ns;

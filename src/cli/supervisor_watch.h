@@ -28,8 +28,10 @@
 #define WATCH_STEP_MAX_NS (1500 * NSEC_PER_MSEC)
 
 /* Makes a heartbeat descriptor for one of the role's threads (its name, for good; NULL: the main one) and adds it to its
- * arguments as `option`. Before role_finish. */
-int watch_add(struct role *role, const char *thread, const char *option, struct abx_err *err);
+ * arguments as `option`. Before role_finish. `may_wait`: nobody needs it soon, so that it waits for the disk is as good as
+ * a beat; what cannot be killed before the disk answers had better go on meanwhile. */
+int watch_add(struct role *role, const char *thread, const char *option, bool may_wait,
+              struct abx_err *err);
 void watch_done(struct role *role);
 /* The role is started anew: nothing of its predecessor counts. */
 void watch_reset(struct role *role);

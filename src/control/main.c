@@ -30,10 +30,11 @@
 
 struct options {
     const char *data_dir, *engine_sock, *domain, *origin, *instance;
-    uint64_t http_fd, table_fd, egress_fd, admin_fd, heartbeat_fd, store_heartbeat_fd, uid, gid,
-        gateway_uid, egress_uid;
-    bool has_http, has_table, has_admin_fd, has_heartbeat, has_store_heartbeat, has_uid, has_gid,
-        has_gateway, has_egress_fd, has_egress, is_admin;
+    uint64_t http_fd, table_fd, egress_fd, admin_fd, heartbeat_fd, store_heartbeat_fd,
+        checkpoint_heartbeat_fd, uid, gid, gateway_uid, egress_uid;
+    bool has_http, has_table, has_admin_fd, has_heartbeat, has_store_heartbeat,
+        has_checkpoint_heartbeat, has_uid, has_gid, has_gateway, has_egress_fd, has_egress,
+        is_admin;
     pid_t parent; /* who started us */
     uint64_t max_timeout_s, cpu, memory, disk, max_cpu, max_memory, max_disk, max_sandboxes,
         max_snapshots;
@@ -63,6 +64,7 @@ enum {
     OPT_ADMIN_FD,
     OPT_HEARTBEAT,
     OPT_STORE_HEARTBEAT,
+    OPT_CHECKPOINT_HEARTBEAT,
     OPT_ENGINE,
     OPT_UID,
     OPT_GID,
@@ -101,6 +103,7 @@ static const struct option longopts[] = {
     { "admin-fd", required_argument, NULL, OPT_ADMIN_FD },
     { "heartbeat-fd", required_argument, NULL, OPT_HEARTBEAT },
     { "store-heartbeat-fd", required_argument, NULL, OPT_STORE_HEARTBEAT },
+    { "checkpoint-heartbeat-fd", required_argument, NULL, OPT_CHECKPOINT_HEARTBEAT },
     { "engine-sock", required_argument, NULL, OPT_ENGINE },
     { "uid", required_argument, NULL, OPT_UID },
     { "gid", required_argument, NULL, OPT_GID },
@@ -140,6 +143,7 @@ static const char help[] =
     "\n"
     "  --heartbeat-fd N         eventfd on which the loop beats\n"
     "  --store-heartbeat-fd N   the same for the thread that writes to the database\n"
+    "  --checkpoint-heartbeat-fd N   the same for the one that makes its checkpoints\n"
     "  --uid N, --gid N         become this user (from root)\n"
     "  --gateway-uid N          who may connect to --table-fd, besides root and itself\n"
     "  --egress-fd N            the table for egress, --egress-uid N: who may connect to it\n"
@@ -191,6 +195,9 @@ static int parse_option(struct options *o, int c, struct abx_err *err)
     case OPT_STORE_HEARTBEAT:
         o->has_store_heartbeat = true;
         return parse_number(optarg, INT32_MAX, &o->store_heartbeat_fd, err);
+    case OPT_CHECKPOINT_HEARTBEAT:
+        o->has_checkpoint_heartbeat = true;
+        return parse_number(optarg, INT32_MAX, &o->checkpoint_heartbeat_fd, err);
     case OPT_ENGINE:
         o->engine_sock = optarg;
         return 0;
@@ -437,10 +444,13 @@ static int serve(struct service *s, const struct options *o, struct abx_err *err
     if (r == 0)
         r = heartbeat_start(&s->heartbeat, &s->loop, o->has_heartbeat ? (int)o->heartbeat_fd : -1,
                             err);
-    if (r == 0 && o->has_store_heartbeat) {
+    if (r == 0 && o->has_store_heartbeat)
         r = heartbeat_prepare((int)o->store_heartbeat_fd, err);
-        store_beat(s->control.store, (int)o->store_heartbeat_fd);
-    }
+    if (r == 0 && o->has_checkpoint_heartbeat)
+        r = heartbeat_prepare((int)o->checkpoint_heartbeat_fd, err);
+    if (r == 0)
+        store_beat(s->control.store, o->has_store_heartbeat ? (int)o->store_heartbeat_fd : -1,
+                   o->has_checkpoint_heartbeat ? (int)o->checkpoint_heartbeat_fd : -1);
     if (r == 0)
         r = confine_syscalls(CONFINE_FILES, err);
     if (r < 0)

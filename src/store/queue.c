@@ -27,10 +27,10 @@ struct store {
     struct op *done_head, **done_tail;
     bool is_stopping;
     bool wants_checkpoint;
-    atomic_int beat_fd; /* -1: none */
-    struct db normal;   /* the writer's */
-    struct db full;     /* the writer's, synced commits */
-    struct db third;    /* the checkpointer's */
+    atomic_int beat_fd, checkpoint_beat_fd; /* -1: none */
+    struct db normal;                       /* the writer's */
+    struct db full;                         /* the writer's, synced commits */
+    struct db third;                        /* the checkpointer's */
 };
 
 struct op_chunk {
@@ -123,18 +123,28 @@ int queue_push_durable(struct store *s, struct op *op, store_done_fn done, void 
 
 /* --- writer ------------------------------------------------------------------------------------ */
 
-static void beat(struct store *s)
+static void beat_on(atomic_int *to)
 {
     const uint64_t one = 1;
-    int fd = atomic_load(&s->beat_fd);
+    int fd = atomic_load(to);
 
     if (fd >= 0)
         (void)!write(fd, &one, sizeof one); /* fails after 2^64 beats that nobody read */
 }
 
-void store_beat(struct store *s, int fd)
+static void beat(struct store *s)
+{
+    beat_on(&s->beat_fd);
+}
+
+void store_beat(struct store *s, int fd, int checkpoint_fd)
 {
     atomic_store(&s->beat_fd, fd);
+    atomic_store(&s->checkpoint_beat_fd, checkpoint_fd);
+    uv_mutex_lock(&s->lock);
+    uv_cond_signal(
+        &s->grown); /* the first beat at once: until then a silence counts as a long start */
+    uv_mutex_unlock(&s->lock);
 }
 
 /* Takes up to BATCH_MAX waiting ops of the same durability; NULL when stopping and empty. */
@@ -240,10 +250,12 @@ static void checkpointer_main(void *user)
 {
     struct store *s = user;
 
+    (void)pthread_setname_np(pthread_self(), CHECKPOINT_THREAD);
     uv_mutex_lock(&s->lock);
     while (!s->is_stopping) {
+        beat_on(&s->checkpoint_beat_fd);
         if (!s->wants_checkpoint) {
-            uv_cond_wait(&s->grown, &s->lock);
+            (void)uv_cond_timedwait(&s->grown, &s->lock, BEAT_NS);
             continue;
         }
         s->wants_checkpoint = false;
@@ -355,6 +367,7 @@ int store_open(uv_loop_t *loop, const char *dir, struct store **ret, struct abx_
     if (!s)
         return err_oom(err);
     atomic_init(&s->beat_fd, -1);
+    atomic_init(&s->checkpoint_beat_fd, -1);
     s->tail = &s->head;
     s->done_tail = &s->done_head;
     r = open_all(s, dir, err);

@@ -29,8 +29,9 @@ int store_open(uv_loop_t *loop, const char *dir, struct store **ret, struct abx_
 void store_close(struct store *s);
 
 /* From now on the writer's thread (STORE_THREAD) adds one to `fd` (an eventfd, not blocking; borrowed until store_close) once a
- * second or more often, as long as it comes round. */
-void store_beat(struct store *s, int fd);
+ * second or more often, as long as it comes round; so does the one for checkpoints (CHECKPOINT_THREAD) to `checkpoint_fd`.
+ * -1: neither. */
+void store_beat(struct store *s, int fd, int checkpoint_fd);
 
 typedef void (*store_done_fn)(void *user, const struct abx_err *failure);
 

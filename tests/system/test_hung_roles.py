@@ -88,7 +88,8 @@ def is_healthy(service, box):
 
 
 @pytest.mark.parametrize("name, thread", [("abx-control", None), ("abx-engine", None), ("abx-gateway", None),
-                                          ("abx-control", "abx-store"), ("abx-engine", "abx-sockets")])
+                                          ("abx-control", "abx-store"), ("abx-control", "abx-checkpoint"),
+                                          ("abx-engine", "abx-sockets")])
 def test_a_hung_role_is_started_again_and_no_call_waits_for_it(build_dir, base_template, name, thread):
     """The whole process stands still, or one thread of it while its loop goes on."""
     with Service(build_dir) as service:

@@ -92,9 +92,9 @@ static void role_begin_with(struct role *role, bool is_looping, bool has_thread)
 {
     *role = (struct role){ .name = "test" };
     buf_init(&role->args, 4096);
-    assert_int_equal(watch_add(role, NULL, "--heartbeat-fd", NULL), 0);
+    assert_int_equal(watch_add(role, NULL, "--heartbeat-fd", false, NULL), 0);
     if (has_thread)
-        assert_int_equal(watch_add(role, THREAD, "--thread-heartbeat-fd", NULL), 0);
+        assert_int_equal(watch_add(role, THREAD, "--thread-heartbeat-fd", false, NULL), 0);
     watch_reset(role);
     role->pid = child_start(is_looping, has_thread);
 }
@@ -235,6 +235,76 @@ static void a_thread_that_is_silent_is_its_role(void **state)
     role_finish_test(&role);
 }
 
+/* Waits in the kernel as for a disk: for a child of vfork, which sleeps until the child of the test is killed. */
+static void *wait_in_kernel(void *user)
+{
+    pid_t pid;
+
+    (void)user;
+    (void)pthread_setname_np(pthread_self(), THREAD);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    pid = vfork();
+#pragma GCC diagnostic pop
+    if (pid == 0)
+        for (;;)
+            (void)pause();
+    return NULL;
+}
+
+static bool waits(pid_t pid)
+{
+    char path[64], stat[256];
+    struct dirent *entry;
+    bool does = false;
+    DIR *dir;
+
+    (void)snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
+    dir = opendir(path);
+    while (dir && (entry = readdir(dir)) != NULL) {
+        _cleanup_(closep) int task = openat(dirfd(dir), entry->d_name, O_PATH | O_CLOEXEC);
+        _cleanup_(closep) int fd = openat(task, "stat", O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -1 : read(fd, stat, sizeof stat - 1);
+
+        stat[MAX(n, (ssize_t)0)] = '\0';
+        does = does || strstr(stat, "(" THREAD ") D") != NULL;
+    }
+    if (dir)
+        (void)closedir(dir);
+    return does;
+}
+
+static void who_waits_for_the_disk_has_longer(void **state)
+{
+    char why[96] = "";
+
+    (void)state;
+    for (int may_wait = 0; may_wait < 2; may_wait++) {
+        struct role role = { .name = "test" };
+        pthread_t thread;
+
+        buf_init(&role.args, 4096);
+        assert_int_equal(watch_add(&role, THREAD, "--thread-heartbeat-fd", may_wait, NULL), 0);
+        watch_reset(&role);
+        role.pid = fork();
+        assert_true(role.pid >= 0);
+        if (role.pid == 0) {
+            (void)setpgid(0, 0);
+            (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+            (void)pthread_create(&thread, NULL, wait_in_kernel, NULL);
+            for (;;)
+                (void)pause();
+        }
+        while (!waits(role.pid)) { /* the runner has a time limit */
+        }
+        beat(&role);
+        assert_false(watch_look(&role, SECOND, why));
+        assert_int_equal(seconds_until_hung(&role, 1000, why), may_wait ? 1000 : WATCH_STARVED_S);
+        (void)kill(-role.pid, SIGKILL); /* the child of vfork, too */
+        role_finish_test(&role);
+    }
+}
+
 /* The supervisor did not run for an hour, so nobody else did for all it knows. */
 static void time_that_the_supervisor_missed_does_not_count(void **state)
 {
@@ -274,6 +344,7 @@ int main(void)
         cmocka_unit_test(a_starved_one_has_longer),
         cmocka_unit_test(a_start_has_longer),
         cmocka_unit_test(a_thread_that_is_silent_is_its_role),
+        cmocka_unit_test(who_waits_for_the_disk_has_longer),
         cmocka_unit_test(time_that_the_supervisor_missed_does_not_count),
         cmocka_unit_test(one_that_does_not_run_is_not_looked_at),
     };
