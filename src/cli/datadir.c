@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -133,6 +134,10 @@ static void handle_print(int dirfd, char to[HANDLE_TEXT_SIZE])
     hex_encode(h.bytes, h.head.handle_bytes, to + strlen(to));
 }
 
+/* ext4 answers ENOMEM while the number of a deleted folder is being given to a new one (measured, Linux 6.18). */
+#define HANDLE_TRIES 100
+#define HANDLE_PAUSE_NS (2 * NSEC_PER_MSEC)
+
 /* Is the folder of that handle, in the file system of `dirfd`, deleted? False when that cannot be told. */
 static bool handle_is_gone(int dirfd, struct slice text)
 {
@@ -147,7 +152,15 @@ static bool handle_is_gone(int dirfd, struct slice text)
                     sizeof h.head.handle_type))
         return false;
     h.head.handle_bytes = (unsigned)n;
-    fd = open_by_handle_at(dirfd, &h.head, O_PATH | O_CLOEXEC);
+    for (int tries = 0; tries < HANDLE_TRIES; tries++) {
+        static const struct timespec pause = { .tv_nsec = HANDLE_PAUSE_NS };
+
+        fd = open_by_handle_at(dirfd, &h.head, O_PATH | O_CLOEXEC);
+        if (fd >= 0 || errno != ENOMEM)
+            break;
+        (void)nanosleep(&pause, NULL);
+        errno = ENOMEM;
+    }
     if (fd < 0)
         return errno == ESTALE;
     return fstat(fd, &st) == 0 && st.st_nlink == 0;
