@@ -313,7 +313,7 @@ class Operation:
 
     def begin(self):
         self.box = self.service.create(timeout=300, metadata={"case": self.case})["sandboxID"]
-        assert self.service.use(self.box, "echo mine > /home/user/f; nohup sleep 1000 >&- 2>&- & sync /home/user/f") is not None
+        assert self.service.use(self.box, "echo mine > /home/user/f; nohup sleep 1000 >&- 2>&- & until grep -qx sleep /proc/$!/comm; do :; done; sync /home/user/f") is not None
         if self.paused is not None:
             self.post("pause", self.paused, 204)
 

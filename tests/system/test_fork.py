@@ -28,7 +28,7 @@ def test_forks_begin_alike_and_are_apart(service):
     envd.write("/home/user/blob", os.urandom(3 << 20))
     blob = envd.read("/home/user/blob")
     Envd(service, parent, "root").sh("rm -r /usr/share/doc && mkdir /usr/share/doc && chmod 755 /usr/share/doc")
-    envd.sh("echo 1 > /home/user/n; nohup sleep 1000 >&- 2>&- &")
+    envd.sh("echo 1 > /home/user/n; nohup sleep 1000 >&- 2>&- & until grep -qx sleep /proc/$!/comm; do :; done")
     results = fork(service, parent, timeout=120, count=3)
     assert all("sandbox" in x and x["frozenUs"] > 0 for x in results), results
     children = [x["sandbox"] for x in results]

@@ -68,7 +68,7 @@ def test_a_pause_keeps_processes_files_and_memory(service):
 def test_without_memory_it_starts_anew_with_its_files(service):
     box = service.create(timeout=300, envVars={"FROM_CREATE": "still there"})
     envd, sandbox = Envd(service, box), box["sandboxID"]
-    boot = envd.sh("cat /proc/sys/kernel/random/boot_id; mkdir -p /tmp/a/b; echo kept > /tmp/a/b/file; ln -s b /tmp/a/link; nohup sleep 1000 >&- 2>&- &")
+    boot = envd.sh("cat /proc/sys/kernel/random/boot_id; mkdir -p /tmp/a/b; echo kept > /tmp/a/b/file; ln -s b /tmp/a/link; nohup sleep 1000 >&- 2>&- & until grep -qx sleep /proc/$!/comm; do :; done")
     envd.write("/home/user/blob", os.urandom(1 << 20))
     blob = envd.read("/home/user/blob")
     post(service, box, "pause", {"memory": False})
@@ -79,7 +79,7 @@ def test_without_memory_it_starts_anew_with_its_files(service):
     assert envd.sh("cat /tmp/a/link/file; echo $FROM_CREATE") == "kept\nstill there\n"
     assert envd.read("/home/user/blob") == blob and "sleep" not in envd.sh("ps -e -o comm")
     # Full, and then the memory is not wanted any more.
-    envd.sh("echo two > /tmp/second; nohup sleep 1000 >&- 2>&- &")
+    envd.sh("echo two > /tmp/second; nohup sleep 1000 >&- 2>&- & until grep -qx sleep /proc/$!/comm; do :; done")
     post(service, box, "pause", {"memory": True})
     post(service, box, "connect", {"timeout": 60, "memory": False}, 201)
     assert "sleep" not in envd.sh("ps -e -o comm") and envd.sh("cat /tmp/second") == "two\n"
@@ -532,7 +532,7 @@ def test_paused_sandboxes_outlive_service_and_machine(build_dir, base_template):
     with Service(build_dir) as s:
         full, files, running, stale = (s.create(timeout=600) for _ in range(4))
         for box in (full, files):
-            Envd(s, box).sh("echo mine > /home/user/f; nohup sleep 1000 >&- 2>&- &")
+            Envd(s, box).sh("echo mine > /home/user/f; nohup sleep 1000 >&- 2>&- & until grep -qx sleep /proc/$!/comm; do :; done")
         post(s, full, "pause")
         post(s, files, "pause", {"memory": False})
         post(s, stale, "pause")

@@ -32,7 +32,7 @@ def service(build_dir, base_template):
 def paused(service, kind):
     """A paused sandbox with a file and, of the full kind, a process."""
     made = service.create(timeout=600, envVars={"MINE": "yes"})
-    Envd(service, made).sh("echo mine > /home/user/f; nohup sleep 1000 >&- 2>&- &")
+    Envd(service, made).sh("echo mine > /home/user/f; nohup sleep 1000 >&- 2>&- & until grep -qx sleep /proc/$!/comm; do :; done")
     post(service, made, "pause", KINDS[kind])
     made["kind"], made["name"] = kind, notes(service)[made["sandboxID"]]
     return made

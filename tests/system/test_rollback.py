@@ -108,7 +108,7 @@ def scenario(service):
     before = detail(service, box)
     for to in (first, "before"):
         root.sh(SPOIL)
-        envd.sh("nohup sleep 1000 >&- 2>&- & nohup sh -c 'while :; do echo x >> ~/log; sleep 0.02; done' >&- 2>&- &")
+        envd.sh("nohup sleep 1000 >&- 2>&- & until grep -qx sleep /proc/$!/comm; do :; done; nohup sh -c 'while :; do echo x >> ~/log; sleep 0.02; done' >&- 2>&- &")
         stream = envd.stream("process.Process/Start", {"process": {"cmd": "/bin/sleep", "args": ["1000"]}, "stdin": False}, 120)
         assert "start" in next(stream)["event"]
         assert root.sh(MANIFEST) != manifest
@@ -172,7 +172,7 @@ def test_a_paused_one_stays_paused(service, memory):
     envd = Envd(service, box)
     boot = envd.sh("echo one > ~/f; " + BOOT)
     first = snapshot(service, box)
-    envd.sh("echo two > ~/f; nohup sleep 1000 >&- 2>&- &")
+    envd.sh("echo two > ~/f; nohup sleep 1000 >&- 2>&- & until grep -qx sleep /proc/$!/comm; do :; done")
     post(service, box, "pause", {"memory": memory}, 204)
     since = detail(service, box)["endAt"]
     answer = rollback(service, box, first)
@@ -233,7 +233,7 @@ def test_refusals(build_dir, base_template):
     nothing = "i" + "0" * 20
     with Service(build_dir) as s:
         box, large = s.create(timeout=600), s.create(timeout=600, diskSizeMB=12000)
-        Envd(s, box).sh("echo here > ~/f; nohup sleep 1000 >&- 2>&- &")
+        Envd(s, box).sh("echo here > ~/f; nohup sleep 1000 >&- 2>&- & until grep -qx sleep /proc/$!/comm; do :; done")
         first, too_large = snapshot(s, box), snapshot(s, large)
         path = f"/sandboxes/{box['sandboxID']}/rollback"
         for body in ({}, {"snapshotID": None}, {"snapshotID": 1}, {"snapshotID": ""}):
@@ -366,7 +366,7 @@ class Victim:
         return self.envd.sh("find ~ -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum")
 
     def spoil(self):
-        self.envd.sh("rm -r ~/d/1*; echo two > ~/d/2; head -c 2M /dev/urandom > ~/blob; pkill sleep; nohup sleep 1000 >&- 2>&- &")
+        self.envd.sh("rm -r ~/d/1*; echo two > ~/d/2; head -c 2M /dev/urandom > ~/blob; pkill sleep; nohup sleep 1000 >&- 2>&- & until grep -qx sleep /proc/$!/comm; do :; done")
         self.old, self.boot = self.sum(), self.envd.sh(BOOT)
 
     def judge(self):

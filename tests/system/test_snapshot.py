@@ -31,7 +31,7 @@ def snapshot(service, box, expect=201, **body):
 def test_a_snapshot_is_the_files_of_its_moment(service):
     box = service.create(timeout=300, diskSizeMB=2048)
     envd = Envd(service, box)
-    envd.sh("echo one > /home/user/f; nohup sleep 1000 >&- 2>&- &")
+    envd.sh("echo one > /home/user/f; nohup sleep 1000 >&- 2>&- & until grep -qx sleep /proc/$!/comm; do :; done")
     made = snapshot(service, box)
     assert made["names"] == [] and made["snapshotID"].endswith(":default") and made["frozenUs"] > 0
     envd.sh("echo two > /home/user/f")
