@@ -122,7 +122,10 @@ static void hint_of(const struct session *s, char *to, size_t size)
         (void)snprintf(to, size, "'abx sandbox list' shows what is running.");
         return;
     case ABX_REASON_TEMPLATE_NOT_FOUND:
-        (void)snprintf(to, size, "'abx template list' shows the templates of this machine.");
+        (void)snprintf(
+            to, size,
+            "'abx template list' shows the templates of this machine, 'sudo abx template "
+            "build-base' makes the template 'base'.");
         return;
     case ABX_REASON_NAME:
     case ABX_REASON_CONNECT:
