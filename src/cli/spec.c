@@ -148,9 +148,8 @@ static const struct spec_command commands[] = {
             "before the command.\n\n"
             "Standard input, output and error are passed through byte for byte. The exit status "
             "is the command's; 128 + N when signal N ended it, 1 when it could not be started. "
-            "What "
-            "it leaves in the background with its output open ('sleep 100 &') is waited for: "
-            "redirect that output, or use --detach.\n\n"
+            "What it leaves in the background with its output open ('sleep 100 &') is waited "
+            "for: redirect that output, or use --detach.\n\n"
             "An interrupt (Ctrl-C), SIGTERM or SIGHUP ends the command: SIGTERM, and after two "
             "seconds SIGKILL. A second one gives up waiting. When nobody reads the output any "
             "more, the command is ended too.",

@@ -87,8 +87,7 @@ struct sandbox {
     char *data;   /* JSON of the `created` event */
     const char *kill_reason;
     int64_t t_begin_ns, t_written_ns, t_started_ns, t_kill_ns;
-    int64_t
-        t_over_ns; /* when its time was over while something else was under way; 0 = it was not */
+    int64_t t_over_ns;             /* its time was over since then, amid something else; 0 = no */
     int64_t t_warned_ns;           /* when it was last logged why it keeps its state */
     int warned_code;               /* and of which failure */
     int64_t t_state_ns;            /* when it came into its state */

@@ -434,8 +434,8 @@ void rollback_load(struct sandbox *sb)
     sb->is_again = sb->may_be_done = true;
     lifecycle_stages_begin(sb);
     sb->t_begin_ns = sb->t_state_ns;
-    (void)uv_timer_start(&sb->timer, lifecycle_on_timer, LOADED_MS,
-                         0); /* the driver may not come */
+    /* The driver may not come. */
+    (void)uv_timer_start(&sb->timer, lifecycle_on_timer, LOADED_MS, 0);
     /* Without it the next comparison may remove the copy: then the driver says what became of it. */
     if (lifecycle_keep(sb->lifecycle, sb->rollback_copy, &err) < 0)
         log_err("what a sandbox is to be rolled back to", &err);

@@ -142,8 +142,7 @@ void store_beat(struct store *s, int fd, int checkpoint_fd)
     atomic_store(&s->beat_fd, fd);
     atomic_store(&s->checkpoint_beat_fd, checkpoint_fd);
     uv_mutex_lock(&s->lock);
-    uv_cond_signal(
-        &s->grown); /* the first beat at once: until then a silence counts as a long start */
+    uv_cond_signal(&s->grown); /* the first beat at once: a silence before counts as a long start */
     uv_mutex_unlock(&s->lock);
 }
 

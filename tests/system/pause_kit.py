@@ -115,4 +115,6 @@ def service(build_dir, base_template):
         yield s
         for box in s.request("GET", "/v2/sandboxes")[2]:
             s.kill(box["sandboxID"])
+        for snapshot in s.request("GET", "/snapshots")[2]:
+            s.request("DELETE", f"/templates/{snapshot['snapshotID']}")
         s.until_clean()

@@ -7,19 +7,9 @@ import subprocess
 import processes
 import pytest
 from envd import Envd
+from pause_kit import service  # noqa: F401 (a fixture)
 from service import Service
 from waiting import until
-
-
-@pytest.fixture(scope="module")
-def service(build_dir, base_template):
-    with Service(build_dir) as s:
-        yield s
-        for box in s.request("GET", "/v2/sandboxes")[2]:
-            s.kill(box["sandboxID"])
-        for snapshot in s.request("GET", "/snapshots")[2]:
-            s.request("DELETE", f"/templates/{snapshot['snapshotID']}")
-        s.until_clean()
 
 
 def snapshot(service, box, expect=201, **body):
