@@ -31,7 +31,8 @@ tested() {
 # More failures than this are no accident of a busy machine.
 AGAIN_MAX=6
 
-# pytest_here RESULT ENVIRONMENT... -- ARGUMENTS...: leaves junit in RESULT, with the file of each case.
+# pytest_here RESULT ENVIRONMENT... -- ARGUMENTS...: leaves junit in RESULT, with the file of each case as seen from here
+# (pytest's own root is the folder of its settings).
 pytest_here() {
     local result=$1 with=()
     shift
@@ -42,7 +43,8 @@ pytest_here() {
     shift
     rm -rf --one-file-system "$BASETEMP"
     env ABX_BUILD="$ROOT/build" PYTHONDONTWRITEBYTECODE=1 "${with[@]}" "$ABX_TOOLS/py/bin/python" -m pytest \
-        -v -p no:cacheprovider --durations=30 --basetemp="$BASETEMP" --junitxml="$result" -o junit_family=xunit1 "$@"
+        -v -p no:cacheprovider --durations=30 --basetemp="$BASETEMP" --junitxml="$result" -o junit_family=xunit1 \
+        --rootdir="$PWD" "$@"
 }
 
 # thrice RESULT ENVIRONMENT... -- TESTS...

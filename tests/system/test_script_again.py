@@ -30,16 +30,18 @@ class TestClass:
 """
 
 
-def run(tmp_path, tools_dir, failing, strict=""):
+def run(tmp_path, tools_dir, failing, strict="", workers=1, files="tests/system"):
     """(exit code, output, runs of "ä") of a step over a file whose shaky tests fail in these runs, counted from 1."""
-    runs, tests = tmp_path / "runs", tmp_path / "test_it.py"
-    (tmp_path / "tests").symlink_to(ROOT / "tests")  # a project of its own, as the steps see one
-    tests.write_text(TESTS.format(runs=str(runs), failing=failing))
+    runs, tests = tmp_path / "runs", tmp_path / "tests" / "system"
+    tests.mkdir(parents=True)  # a project of its own, with the folders that the steps see
+    (tmp_path / "tests" / "count_results.py").symlink_to(ROOT / "tests" / "count_results.py")
+    (tests / "pytest.ini").write_text((ROOT / "tests" / "system" / "pytest.ini").read_text())
+    (tests / "test_it.py").write_text(TESTS.format(runs=str(runs), failing=failing))
     script = f"""
         set -uo pipefail
         . {ROOT}/script/lib.sh; . {ROOT}/script/pytest.sh
         LOGS={tmp_path}/logs; cd {tmp_path}; strict={strict}; BASETEMP={tmp_path}/base
-        pytest_run it 100 "" 1 test_it.py A=b; echo "rc $?"; conclude
+        pytest_run it 100 "" {workers} {files} A=b; echo "rc $?"; conclude
     """
     done = subprocess.run(
         ["bash", "-c", script],
@@ -52,8 +54,10 @@ def run(tmp_path, tools_dir, failing, strict=""):
     return done.returncode, done.stdout, runs.read_text().count("ä")
 
 
-def test_one_that_passes_thrice_alone_counts_as_passed_and_is_named(tmp_path, tools_dir):
-    code, out, runs = run(tmp_path, tools_dir, {1})
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("files", ["tests/system", "tests/system/test_it.py"])
+def test_one_that_passes_thrice_alone_counts_as_passed_and_is_named(tmp_path, tools_dir, workers, files):
+    code, out, runs = run(tmp_path, tools_dir, {1}, workers=workers, files=files)
     assert code == 0 and "\nrc 0\n" in out and runs == 4, out
     assert out.endswith("4 passed, 0 failed, 0 skipped\n"), out
     assert out.count("failed once, then passed three times alone (look into it): ") == 2 and "test_shaky[a b]" in out
