@@ -414,6 +414,22 @@ static void stop_watching(void *user, struct sandbox *sb)
     sandbox_unwatch(sb);
 }
 
+/* What is in use stays, and where the last process may not leave it, an empty one does, too: for the next start. */
+static void remove_tree(struct engine *e)
+{
+    if (cgroup_tree_leave(e->cgroups, getpid(), NULL) == 0)
+        (void)cgroup_tree_remove(e->cgroups, NULL);
+}
+
+/* A start has failed: workers would end with us, but too late for their groups. */
+static void abandon(struct engine *e)
+{
+    if (e->crew)
+        (void)crew_stop(e->crew);
+    if (e->cgroups)
+        remove_tree(e);
+}
+
 /* The workers' mount namespaces hold the pool's mount: they go first. */
 static void finish(struct engine *e)
 {
@@ -433,9 +449,8 @@ static void finish(struct engine *e)
     for (int i = 0; i < 100 && uv_run(&e->loop, UV_RUN_NOWAIT) != 0; i++)
         if (i == 50)
             uv_walk(&e->loop, close_one, NULL);
-    /* Where the last process may not leave it, the empty tree stays for the next start. */
-    if (is_empty && cgroup_tree_leave(e->cgroups, getpid(), NULL) == 0)
-        (void)cgroup_tree_remove(e->cgroups, NULL);
+    if (is_empty)
+        remove_tree(e);
     crew_free(e->crew);
     table_free(e->table);
     templates_done(&e->templates);
@@ -497,7 +512,8 @@ int engine_run(const struct options *o, char *const *argv)
     r = r < 0 ? err_sys(&err, -r, "event loop") : start(&e, argv, &err);
     if (r < 0) {
         log_start_failure("the engine cannot start", &err);
-        return 1; /* workers end with us */
+        abandon(&e);
+        return 1;
     }
     adopt_finish(&e);
     e.has_trash = true;

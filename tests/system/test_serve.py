@@ -136,7 +136,8 @@ def test_a_role_that_fails_ends_the_start(build_dir, tmp_path):
 def test_the_last_line_of_a_failed_start_is_the_reason(build_dir, tmp_path):
     """In the words of the role that failed; the others end in silence."""
     (tmp_path / "d").mkdir()
-    command = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs -o size=200M none {tmp_path}/d && exec "$0" "$@"', build_dir / "abx"]
+    script = f'mount -t tmpfs -o size=200M none {tmp_path}/d && "$0" "$@"; code=$?; cat {tmp_path}/d/format; exit $code'
+    command = ["unshare", "-m", "sh", "-c", script, build_dir / "abx"]
     run = subprocess.run([*command, "serve", "--listen", "127.0.0.1:0", "--data-dir", tmp_path / "d"], capture_output=True, text=True, timeout=60)
     *lines, last = run.stderr.splitlines()
     assert run.returncode == 1
@@ -144,6 +145,7 @@ def test_the_last_line_of_a_failed_start_is_the_reason(build_dir, tmp_path):
     assert len([x for x in lines if " error " in x]) == 1 and not [x for x in lines if " warn " in x or "stopping" in x], lines
     at = next(i for i, x in enumerate(lines) if " error " in x)
     assert [x for x in lines[at + 1 :] if " info " not in x] == [], lines  # another role may be coming up at that moment
+    assert own_groups(re.search("^instance (.+)$", run.stdout, re.M)[1]) == []
 
 
 def test_a_soft_limit_of_descriptors_is_raised(build_dir, base_template):
