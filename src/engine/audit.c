@@ -300,7 +300,8 @@ static int submit(struct audit *a, struct abx_err *err)
     n += crew_pids(e->crew, to->holders + n, JOB_HOLDERS_MAX - n);
     n += sockets_peers(e->sockets, to->holders + n, JOB_HOLDERS_MAX - n);
     to->n = (uint32_t)n;
-    return crew_submit(a->engine->crew, WORKER_PREPARE, &j, NULL, 0, on_audited, a, err);
+    return crew_submit(a->engine->crew, WORKER_PREPARE, &j, NULL, 0,
+                       (struct job_owner){ on_audited, NULL, a }, err);
 }
 
 static void begin_next(struct engine *e)
@@ -310,6 +311,17 @@ static void begin_next(struct engine *e)
 
     if (a && submit(a, &err) < 0)
         finish(a, &err);
+}
+
+void audits_drop(struct engine *e)
+{
+    while (e->audits) {
+        struct audit *a = e->audits;
+
+        e->audits = a->next;
+        free(a->list);
+        free(a);
+    }
 }
 
 void audit_begin(struct engine *e, bool must_repair, uint64_t conn, uint64_t seq)

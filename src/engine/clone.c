@@ -35,8 +35,10 @@ static void reply(const struct cloning *c)
         server_reply(c->engine, c->conn, c->seq, &f);
 }
 
-static void cloning_free(struct cloning *c)
+static void drop(void *user)
 {
+    struct cloning *c = user;
+
     fd_close(c->stop_fd);
     free(c);
 }
@@ -50,7 +52,7 @@ static void from_done(struct cloning *c)
 
     reply(c);
     if (--sb->n_copies > 0) { /* of a stopped one several at a time */
-        cloning_free(c);
+        drop(c);
         return;
     }
     sb->is_busy = false;
@@ -59,7 +61,7 @@ static void from_done(struct cloning *c)
         log_err("record of a sandbox that was copied", &err);
     sandbox_not_busy(e, sb);
     engine_stop_if_idle(e);
-    cloning_free(c);
+    drop(c);
 }
 
 static void on_thawed(void *user, const struct job_result *r, int *fds, size_t n_fds)
@@ -104,7 +106,8 @@ static void on_cloned(void *user, const struct job_result *r, int *fds, size_t n
     j.record = c->from->record;
     /* Whatever failed, it may be frozen. Nothing else may be asked of it until it is not. */
     if (c->was_running && r->err.code != 0 && !c->from->kill_wanted &&
-        crew_submit(c->engine->crew, WORKER_CONTROL, &j, NULL, 0, on_thawed, c, &err) == 0)
+        crew_submit(c->engine->crew, WORKER_CONTROL, &j, NULL, 0,
+                    (struct job_owner){ on_thawed, drop, c }, &err) == 0)
         return;
     from_done(c);
 }
@@ -193,7 +196,8 @@ static int submit(struct cloning *c, struct abx_err *err)
     j.record = c->from->record;
     memcpy(j.target, c->to->record.name, sizeof j.target);
     memcpy(j.target_id, c->to->record.sandbox_id, sizeof j.target_id);
-    return crew_submit(c->engine->crew, WORKER_SAVE, &j, &fd, 1, on_cloned, c, err);
+    return crew_submit(c->engine->crew, WORKER_SAVE, &j, &fd, 1,
+                       (struct job_owner){ on_cloned, drop, c }, err);
 }
 
 void sandbox_clone(struct engine *e, struct sandbox *sb, const char *new_id, uint64_t conn,

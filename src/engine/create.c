@@ -27,6 +27,11 @@ void creation_free(struct creation *c)
     free(c);
 }
 
+static void drop(void *user)
+{
+    creation_free(user);
+}
+
 /* --- answers ------------------------------------------------------------------------------------ */
 
 static void log_started(const struct creation *c, int64_t now)
@@ -177,7 +182,8 @@ static void claim_begin(struct creation *c)
     sb->record.limits = c->limits;
     j.record = sb->record;
     sb->is_busy = true;
-    if (crew_submit(c->engine->crew, WORKER_CONTROL, &j, NULL, 0, on_resized, c, &c->err) < 0) {
+    if (crew_submit(c->engine->crew, WORKER_CONTROL, &j, NULL, 0,
+                    (struct job_owner){ on_resized, drop, c }, &c->err) < 0) {
         sb->is_busy = false;
         claim_finish(c);
     }
@@ -293,7 +299,8 @@ static int submit(struct creation *c, struct abx_err *err)
         packet_close_fds(fds, CREATE_FDS);
         return r;
     }
-    return crew_submit(c->engine->crew, WORKER_CREATE, &j, fds, CREATE_FDS, on_created, c, err);
+    return crew_submit(c->engine->crew, WORKER_CREATE, &j, fds, CREATE_FDS,
+                       (struct job_owner){ on_created, drop, c }, err);
 }
 
 void creation_start(struct creation *c, struct sandbox *sb)
@@ -403,14 +410,15 @@ static int resume_begin(struct creation *c, struct abx_err *err)
     if (!sb)
         return err_set(err, ABX_DATA_LOSS, "nothing is left of what was kept of it");
     if (sb->state == SANDBOX_REMOVING && sb->keeps_upper) {
-        sandbox_add_waiter(sb, (struct waiter){ .done = on_stopped, .user = c });
+        sandbox_add_waiter(sb, (struct waiter){ .done = on_stopped, .drop = drop, .user = c });
         return 0;
     }
     if (sb->state != SANDBOX_STOPPED || sb->is_busy)
         return err_reason(err, ABX_REASON_CONFLICT, "sandbox '%s' is not stopped", c->sandbox_id);
     sb->record.limits = c->limits;
     j.record = sb->record;
-    r = crew_submit(e->crew, WORKER_PREPARE, &j, NULL, 0, on_prepared, c, err);
+    r = crew_submit(e->crew, WORKER_PREPARE, &j, NULL, 0,
+                    (struct job_owner){ on_prepared, drop, c }, err);
     if (r < 0)
         return r;
     c->sb = sb;

@@ -42,8 +42,7 @@ struct task {
     struct job job;
     int fds[PACKET_FDS_MAX];
     size_t n_fds;
-    job_done_fn done;
-    void *user;
+    struct job_owner owner;
     int64_t queued_ns; /* by the crew's clock */
     bool is_withdrawn;
 };
@@ -252,7 +251,7 @@ static void task_fail(struct task *t, const struct abx_err *why, bool is_cut_off
 
     r.is_cut_off = is_cut_off;
     r.record = t->job.record;
-    t->done(t->user, &r, NULL, 0);
+    t->owner.done(t->owner.user, &r, NULL, 0);
     task_free(t);
 }
 
@@ -417,7 +416,7 @@ static void handle_result(struct worker *w, const struct job_result *r, int *fds
         return;
     w->head_ns = c->progress_ns[w->class] = c->clock_ns;
     dispatch(c, w->class);
-    t->done(t->user, r, fds, n_fds);
+    t->owner.done(t->owner.user, r, fds, n_fds);
     task_free(t);
 }
 
@@ -483,7 +482,7 @@ static void dispatch(struct crew *c, enum worker_class class)
 }
 
 int crew_submit(struct crew *c, enum worker_class class, const struct job *job, int *fds,
-                size_t n_fds, job_done_fn done, void *user, struct abx_err *err)
+                size_t n_fds, struct job_owner owner, struct abx_err *err)
 {
     struct task *t = calloc(1, sizeof *t);
 
@@ -497,8 +496,7 @@ int crew_submit(struct crew *c, enum worker_class class, const struct job *job, 
     for (size_t i = 0; i < n_fds; i++)
         t->fds[i] = TAKE_FD(fds[i]);
     t->n_fds = n_fds;
-    t->done = done;
-    t->user = user;
+    t->owner = owner;
     clock_start(c);
     t->queued_ns = c->clock_ns;
     list_add(&c->queue[class], t);
@@ -509,7 +507,7 @@ int crew_submit(struct crew *c, enum worker_class class, const struct job *job, 
 void crew_withdraw(struct crew *c, enum worker_class class, const void *user)
 {
     for (struct task *t = c->queue[class].head; t; t = t->next)
-        t->is_withdrawn |= t->user == user;
+        t->is_withdrawn |= t->owner.user == user;
 }
 
 /* --- deadlines ---------------------------------------------------------------------------------- */
@@ -741,17 +739,24 @@ bool crew_stop(struct crew *c)
     return c->n_dying == 0;
 }
 
-void crew_free(struct crew *c)
+static void drop_all(struct list *l)
 {
     struct task *t;
 
+    while ((t = list_take(l, 0)) != NULL) {
+        if (t->owner.drop)
+            t->owner.drop(t->owner.user);
+        task_free(t);
+    }
+}
+
+void crew_free(struct crew *c)
+{
     if (!c)
         return;
     for (int i = 0; i < WORKER_CLASSES_; i++)
-        while ((t = list_take(&c->queue[i], 0)) != NULL)
-            task_free(t);
+        drop_all(&c->queue[i]);
     for (unsigned i = 0; i < c->n; i++)
-        while ((t = list_take(&c->workers[i].sent, 0)) != NULL)
-            task_free(t);
+        drop_all(&c->workers[i].sent);
     free(c);
 }

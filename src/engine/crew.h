@@ -39,12 +39,20 @@ struct crew_opts {
     void *user;
 };
 
+/* Whose a job is. `done` is called once, from the loop, and takes `user` over; where it is not called any more, after crew_stop,
+ * crew_free calls `drop`, which may only free. NULL: there is nothing to free. */
+struct job_owner {
+    job_done_fn done;
+    void (*drop)(void *user);
+    void *user;
+};
+
 /* Starts all workers and waits (blocking, at most 30 s) until each said that it can work. */
 int crew_start(const struct crew_opts *opts, struct crew **ret, struct abx_err *err);
-/* Queues a copy of `job` (its id is set here) with `fds`, which are closed when sent or failed.
- * `done` is called once, from the loop; not after crew_stop. */
+/* Queues a copy of `job` (its id is set here) with `fds`, which are closed when sent or failed. `owner` takes its `user` over
+ * when this succeeds. */
 int crew_submit(struct crew *c, enum worker_class class, const struct job *job, int *fds,
-                size_t n_fds, job_done_fn done, void *user, struct abx_err *err);
+                size_t n_fds, struct job_owner owner, struct abx_err *err);
 /* The jobs of `user` that no worker has yet fail with ABORTED, within a second, from the loop. */
 void crew_withdraw(struct crew *c, enum worker_class class, const void *user);
 /* Jobs of a class that wait or are under way. */

@@ -452,6 +452,7 @@ static void finish(struct engine *e)
     if (is_empty)
         remove_tree(e);
     crew_free(e->crew);
+    audits_drop(e);
     table_free(e->table);
     templates_done(&e->templates);
     disk_pool_free(e->pool);
@@ -496,7 +497,8 @@ static void look_for_checkpoints(struct engine *e)
     const struct job j = { .kind = JOB_CHECKPOINT };
     struct abx_err err;
 
-    if (crew_submit(e->crew, WORKER_MEASURE, &j, NULL, 0, on_checkpoint, e, &err) < 0)
+    if (crew_submit(e->crew, WORKER_MEASURE, &j, NULL, 0,
+                    (struct job_owner){ on_checkpoint, NULL, e }, &err) < 0)
         log_err("it is not known whether this machine can make checkpoints", &err);
 }
 

@@ -242,3 +242,5 @@ void adopt_finish(struct engine *e);
 
 /* Audits, repairs if asked, answers (0: logs). */
 void audit_begin(struct engine *e, bool repair, uint64_t conn, uint64_t seq);
+/* Frees those that no answer comes for any more: after crew_stop. */
+void audits_drop(struct engine *e);

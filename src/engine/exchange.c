@@ -53,7 +53,8 @@ static int sync_pool(struct exchange *x, struct abx_err *err)
 {
     struct job j = { .kind = JOB_SAVE };
 
-    return crew_submit(x->engine->crew, WORKER_SAVE, &j, NULL, 0, on_synced, x, err);
+    return crew_submit(x->engine->crew, WORKER_SAVE, &j, NULL, 0,
+                       (struct job_owner){ on_synced, free, x }, err);
 }
 
 static void on_exchanged(void *user, const struct job_result *r, int *fds, size_t n_fds)
@@ -111,7 +112,8 @@ static int submit(struct exchange *x, const char *copy_id, struct abx_err *err)
     if (x->copy)
         memcpy(j.target, x->copy->record.name, sizeof j.target);
     (void)snprintf(j.target_id, sizeof j.target_id, "%s", copy_id);
-    return crew_submit(x->engine->crew, WORKER_CONTROL, &j, NULL, 0, on_exchanged, x, err);
+    return crew_submit(x->engine->crew, WORKER_CONTROL, &j, NULL, 0,
+                       (struct job_owner){ on_exchanged, free, x }, err);
 }
 
 void sandbox_exchange(struct engine *e, struct sandbox *sb, const char *copy_id, bool is_synced,

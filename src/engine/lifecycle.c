@@ -187,7 +187,8 @@ void uid_put(struct engine *e, uid_t base)
     j.record.uid_base = base;
     if (base == 0)
         return;
-    if (crew_submit(e->crew, WORKER_PREPARE, &j, NULL, 0, on_uid_put, e, &err) < 0)
+    if (crew_submit(e->crew, WORKER_PREPARE, &j, NULL, 0, (struct job_owner){ on_uid_put, NULL, e },
+                    &err) < 0)
         log_err("uid range", &err); /* the audit finds it */
     else
         e->uids_going++;
@@ -264,7 +265,8 @@ static void submit_remove(struct engine *e, struct sandbox *sb)
     j.keeps_upper = sb->has_kept = sb->keeps_upper;
     j.pool_works = !disk_pool_why_dead(e->pool)[0];
     sb->state = SANDBOX_REMOVING;
-    if (crew_submit(e->crew, WORKER_REMOVE, &j, NULL, 0, on_removed, sb, &err) < 0)
+    if (crew_submit(e->crew, WORKER_REMOVE, &j, NULL, 0, (struct job_owner){ on_removed, NULL, sb },
+                    &err) < 0)
         put_off(e, sb, &err);
 }
 
@@ -415,7 +417,8 @@ void trash_empty(struct engine *e)
     e->has_trash = false;
     j.must_sweep = e->has_upper_left;
     e->has_upper_left = false;
-    if (crew_submit(e->crew, WORKER_TRASH, &j, NULL, 0, on_trash_emptied, e, &err) < 0)
+    if (crew_submit(e->crew, WORKER_TRASH, &j, NULL, 0,
+                    (struct job_owner){ on_trash_emptied, NULL, e }, &err) < 0)
         log_err("the trash could not be emptied", &err);
     else
         e->is_trashing = true;

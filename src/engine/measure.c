@@ -30,7 +30,8 @@ static bool can_be_measured(const struct sandbox *sb)
 
 static int submit(struct measuring *m, struct job *j, job_done_fn done, struct abx_err *err)
 {
-    return crew_submit(m->engine->crew, WORKER_MEASURE, j, NULL, 0, done, m, err);
+    return crew_submit(m->engine->crew, WORKER_MEASURE, j, NULL, 0,
+                       (struct job_owner){ done, free, m }, err);
 }
 
 static struct measuring *measuring_new(struct engine *e, uint64_t conn, uint64_t seq)

@@ -32,7 +32,7 @@ static int request_submit(struct request *q, struct sandbox *sb, enum worker_cla
 
     j.record = sb->record;
     j.keeps_upper = q->is_kept;
-    r = crew_submit(q->engine->crew, class, &j, NULL, 0, done, q, err);
+    r = crew_submit(q->engine->crew, class, &j, NULL, 0, (struct job_owner){ done, free, q }, err);
     /* Writing the whole pool, which takes as long as it takes, does not hold up a kill. */
     if (r == 0 && kind != JOB_SAVE) {
         q->sb = sb;
@@ -110,7 +110,8 @@ static void save_later(struct engine *e)
     struct job j = { .kind = JOB_SAVE };
     struct abx_err err;
 
-    if (crew_submit(e->crew, WORKER_SAVE, &j, NULL, 0, on_background_save, e, &err) < 0)
+    if (crew_submit(e->crew, WORKER_SAVE, &j, NULL, 0,
+                    (struct job_owner){ on_background_save, NULL, e }, &err) < 0)
         log_err("files of a paused sandbox may not be on the disk yet", &err);
 }
 
@@ -294,7 +295,7 @@ void sandbox_stop(struct engine *e, struct sandbox *sb, uint64_t conn, uint64_t 
         reply_stop(q, &err);
         return;
     }
-    sandbox_add_waiter(sb, (struct waiter){ .done = on_stopped, .user = q });
+    sandbox_add_waiter(sb, (struct waiter){ .done = on_stopped, .drop = free, .user = q });
     sb->keeps_upper = true;
     sandbox_remove_keeping(e, sb);
 }

@@ -82,7 +82,8 @@ static int prepare(struct engine *e)
         sb->state = SANDBOX_STARTING;
         sb->record.limits = e->o->defaults;
         j.record = sb->record;
-        r = crew_submit(e->crew, WORKER_PREPARE, &j, NULL, 0, on_prepared, sb, &err);
+        r = crew_submit(e->crew, WORKER_PREPARE, &j, NULL, 0,
+                        (struct job_owner){ on_prepared, NULL, sb }, &err);
     }
     if (r < 0) {
         log_err("a slot could not be ordered", &err);

@@ -24,6 +24,14 @@ struct pushing {
     int64_t begin_ns;
 };
 
+static void drop(void *user)
+{
+    struct pushing *p = user;
+
+    fd_close(p->stop_fd);
+    free(p);
+}
+
 bool swap_is_usable(const struct engine *e)
 {
     struct sysinfo info;
@@ -58,8 +66,7 @@ static void on_pushed(void *user, const struct job_result *r, int *fds, size_t n
     if (sb && sb->pushing == p)
         sb->pushing = NULL;
     tell(p, r->is_cut_off ? 0 : r->u.bytes, &r->err);
-    fd_close(p->stop_fd);
-    free(p);
+    drop(p);
     engine_stop_if_idle(e);
 }
 
@@ -72,7 +79,8 @@ static int submit(struct pushing *p, struct sandbox *sb, struct abx_err *err)
     fd = p->stop_fd < 0 ? -EBADF : fcntl(p->stop_fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
         return err_sys(err, errno, "eventfd");
-    return crew_submit(p->engine->crew, WORKER_SWAP, &j, &fd, 1, on_pushed, p, err);
+    return crew_submit(p->engine->crew, WORKER_SWAP, &j, &fd, 1,
+                       (struct job_owner){ on_pushed, drop, p }, err);
 }
 
 void sandbox_push_out(struct engine *e, struct sandbox *sb)
@@ -93,8 +101,7 @@ void sandbox_push_out(struct engine *e, struct sandbox *sb)
         if (submit(p, sb, &err) == 0)
             return;
         sb->pushing = NULL;
-        fd_close(p->stop_fd);
-        free(p);
+        drop(p);
     }
     log_err("memory of a paused sandbox stays where it is", &err);
 }

@@ -109,6 +109,8 @@ void table_remove(struct table *t, struct sandbox *sb)
         struct waiter *w = sb->waiters;
 
         sb->waiters = w->next;
+        if (w->drop)
+            w->drop(w->user);
         free(w);
     }
     t->count--;

@@ -27,6 +27,7 @@ struct waiter {
     uint64_t conn; /* connection id, it may be gone by then; 0: `done` is called */
     uint64_t seq;
     void (*done)(void *user, const struct abx_err *failure);
+    void (*drop)(void *user); /* frees it where `done` is not called any more; may be NULL */
     void *user;
 };
 

@@ -64,6 +64,27 @@ static void too_long_an_id_is_refused(void **state)
     assert_int_equal(table_set_id(*state, sb, id, NULL), 0);
 }
 
+static void count(void *user)
+{
+    ++*(unsigned *)user;
+}
+
+static void who_waits_for_an_entry_is_dropped_with_it(void **state)
+{
+    struct sandbox *sb = add(*state, 1, NULL);
+    unsigned n = 0;
+
+    for (int i = 0; i < 3; i++) {
+        struct waiter *w = calloc(1, sizeof *w);
+
+        assert_non_null(w);
+        *w = (struct waiter){ .next = sb->waiters, .drop = i > 0 ? count : NULL, .user = &n };
+        sb->waiters = w;
+    }
+    table_remove(*state, sb);
+    assert_int_equal(n, 2);
+}
+
 static void remove_if_odd(void *user, struct sandbox *sb)
 {
     if (sb->record.pid % 2)
@@ -116,9 +137,8 @@ static void pages_follow_each_other_without_gap(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(entries_are_found_by_name_and_by_id),
-        T(too_long_an_id_is_refused),
-        T(entries_may_be_removed_while_walking),
+        T(entries_are_found_by_name_and_by_id),       T(too_long_an_id_is_refused),
+        T(who_waits_for_an_entry_is_dropped_with_it), T(entries_may_be_removed_while_walking),
         T(pages_follow_each_other_without_gap),
     };
 
