@@ -15,18 +15,26 @@
 
 #define STAT_MAX 4096
 #define FIELD_STATE 3
+#define FIELD_FLAGS 9
 #define FIELD_START 22
+#define FIELD_PENDING 31
+#define FLAG_EXITING 4 /* the kernel's PF_EXITING */
 
-/* Field `number` (from 3 on) of /proc/<pid>/stat, "" when there is none. */
-static struct slice stat_field(struct buf *b, pid_t pid, int number)
+/* /proc/<pid>/stat; empty when there is none. */
+static void stat_read(struct buf *b, pid_t pid)
 {
     char path[32];
-    const char *p, *end;
 
     (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     if (file_read(AT_FDCWD, path, b, NULL) < 0)
-        return slice_of("", 0);
-    p = buf_cstr(b);
+        b->len = 0;
+}
+
+/* Field `number` (from 3 on), "" when there is none. */
+static struct slice stat_field(struct buf *b, int number)
+{
+    const char *p = buf_cstr(b), *end;
+
     p = p ? strrchr(p, ')') : NULL; /* the name before it may hold anything */
     for (int field = 2; p && field < number; field++)
         p = strchr(p + 1, ' ');
@@ -34,20 +42,45 @@ static struct slice stat_field(struct buf *b, pid_t pid, int number)
     return end ? slice_of(p + 1, (size_t)(end - p - 1)) : slice_of("", 0);
 }
 
+static uint64_t start_ticks(struct buf *b)
+{
+    uint64_t ticks = 0;
+
+    return str_parse_u64(stat_field(b, FIELD_START), UINT64_MAX, &ticks) ? ticks : 0;
+}
+
 uint64_t process_start_ticks(pid_t pid)
 {
     _cleanup_(buf_done) struct buf b = BUF_INIT(STAT_MAX);
-    uint64_t ticks = 0;
 
-    return str_parse_u64(stat_field(&b, pid, FIELD_START), UINT64_MAX, &ticks) ? ticks : 0;
+    stat_read(&b, pid);
+    return start_ticks(&b);
 }
 
-static bool is_zombie(pid_t pid)
+static bool is_zombie(struct buf *b)
 {
-    _cleanup_(buf_done) struct buf b = BUF_INIT(STAT_MAX);
-    struct slice state = stat_field(&b, pid, FIELD_STATE);
+    struct slice state = stat_field(b, FIELD_STATE);
 
     return state.n == 1 && (state.p[0] == 'Z' || state.p[0] == 'X');
+}
+
+static bool has_bit(struct buf *b, int field, uint64_t bit)
+{
+    uint64_t bits;
+
+    return str_parse_u64(stat_field(b, field), UINT64_MAX, &bits) && (bits & bit);
+}
+
+/* The kernel marks each thread of a process that gets SIGKILL at once, whenever it will run. */
+bool process_is_ending(pid_t pid)
+{
+    _cleanup_(buf_done) struct buf b = BUF_INIT(STAT_MAX);
+
+    if (kill(pid, 0) < 0 && errno == ESRCH)
+        return true;
+    stat_read(&b, pid);
+    return is_zombie(&b) || has_bit(&b, FIELD_FLAGS, FLAG_EXITING) ||
+           has_bit(&b, FIELD_PENDING, UINT64_C(1) << (SIGKILL - 1));
 }
 
 static uint64_t own_name_space(void)
@@ -67,14 +100,20 @@ void process_mark(char to[PROCESS_MARK_SIZE])
                        name_space);
 }
 
-bool process_mark_is_gone(const char *mark)
-{
-    char text[PROCESS_MARK_SIZE], *at = text;
-    uint64_t numbers[3], ticks;
+struct mark {
+    pid_t pid;
+    uint64_t ticks;
+};
 
-    if (strlen(mark) >= sizeof text)
+/* False for what is no mark of this pid name space. */
+static bool mark_parse(const char *text, struct mark *ret)
+{
+    char copy[PROCESS_MARK_SIZE], *at = copy;
+    uint64_t numbers[3];
+
+    if (strlen(text) >= sizeof copy)
         return false;
-    memcpy(text, mark, strlen(mark) + 1);
+    memcpy(copy, text, strlen(text) + 1);
     for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
         const char *word = strsep(&at, ":");
 
@@ -83,8 +122,32 @@ bool process_mark_is_gone(const char *mark)
     }
     if (at || numbers[0] == 0 || numbers[0] > INT32_MAX || numbers[2] != own_name_space())
         return false;
-    if (kill((pid_t)numbers[0], 0) < 0 && errno == ESRCH)
+    *ret = (struct mark){ (pid_t)numbers[0], numbers[1] };
+    return true;
+}
+
+static bool mark_is_gone(const struct mark *m)
+{
+    _cleanup_(buf_done) struct buf b = BUF_INIT(STAT_MAX);
+    uint64_t ticks;
+
+    if (kill(m->pid, 0) < 0 && errno == ESRCH)
         return true;
-    ticks = process_start_ticks((pid_t)numbers[0]); /* 0: others' processes are hidden here */
-    return ticks != 0 && (ticks != numbers[1] || is_zombie((pid_t)numbers[0]));
+    stat_read(&b, m->pid);
+    ticks = start_ticks(&b); /* 0: others' processes are hidden here */
+    return ticks != 0 && (ticks != m->ticks || is_zombie(&b));
+}
+
+bool process_mark_is_gone(const char *mark)
+{
+    struct mark m;
+
+    return mark_parse(mark, &m) && mark_is_gone(&m);
+}
+
+bool process_mark_is_ending(const char *mark)
+{
+    struct mark m;
+
+    return mark_parse(mark, &m) && (mark_is_gone(&m) || process_is_ending(m.pid));
 }

@@ -18,3 +18,7 @@ void process_mark(char to[PROCESS_MARK_SIZE]);
 /* Has the process certainly ended? A zombie has. False for what is no mark, for one of another pid name space, and
  * where the system does not tell. */
 bool process_mark_is_gone(const char *mark);
+/* Has it certainly ended, or is it about to: killed by SIGKILL, or closing what it had? False as above. */
+bool process_mark_is_ending(const char *mark);
+/* The same by the number alone. */
+bool process_is_ending(pid_t pid);

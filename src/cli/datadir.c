@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/log.h"
+#include "base/process.h"
 #include "base/str.h"
 
 #define FORMAT_FILE_MAX 4096
@@ -73,45 +75,113 @@ static int format_write(int dirfd, char instance[DATADIR_INSTANCE_SIZE], struct 
     return file_replace(dirfd, "format", text, (size_t)n, 0644, true, err);
 }
 
-static int lock_take(int dirfd, const char *path, int *ret, struct abx_err *err)
+/* ---- who has a lock ---- */
+
+/* What a supervisor writes of itself into a file that it locks; releases before wrote the pid alone. */
+struct keeper {
+    char pid[16], mark[PROCESS_MARK_SIZE];
+};
+
+static void keeper_own(struct keeper *k)
+{
+    (void)snprintf(k->pid, sizeof k->pid, "%ld", (long)getpid());
+    process_mark(k->mark);
+}
+
+static void keeper_set(struct keeper *k, struct slice pid, struct slice mark)
+{
+    (void)snprintf(k->pid, sizeof k->pid, "%.*s", (int)pid.n, (const char *)pid.p);
+    (void)snprintf(k->mark, sizeof k->mark, "%.*s", (int)mark.n, (const char *)mark.p);
+}
+
+static bool keeper_is_ending(const struct keeper *k)
+{
+    uint64_t pid;
+
+    if (k->mark[0])
+        return process_mark_is_ending(k->mark);
+    return str_parse_u64(slice_str(k->pid), INT32_MAX, &pid) && pid > 0 &&
+           process_is_ending((pid_t)pid);
+}
+
+/* Is a lock, which the kernel has refused, one of a killed supervisor, and is there time left to wait for it? A child that it was just
+ * starting has it, too. */
+static bool lock_wait(const struct keeper *k, struct predecessor *p, const char *what)
+{
+    if (!keeper_is_ending(k))
+        return false;
+    p->was_killed = true;
+    return predecessor_wait(p, what);
+}
+
+/* ---- lock: "PID\nmark MARK\n", empty when the last supervisor came to its end ---- */
+
+static int lock_read(int fd, struct keeper *ret)
+{
+    char text[128];
+    ssize_t n = pread(fd, text, sizeof text, 0);
+    struct slice s = slice_of((const uint8_t *)text, (size_t)MAX(n, 0));
+    const uint8_t *end = memchr(text, '\n', s.n);
+
+    keeper_set(ret, slice_of(s.p, end ? (size_t)(end - s.p) : s.n), line_value(s, "mark"));
+    return n < 0 ? -1 : 0;
+}
+
+static int lock_write(int fd, const char *path, struct abx_err *err)
+{
+    struct keeper own;
+    char text[128];
+    int n;
+
+    keeper_own(&own);
+    n = snprintf(text, sizeof text, "%s\nmark %s\n", own.pid, own.mark);
+    return ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) != n
+               ? err_sys(err, errno, "write '%s/lock'", path)
+               : 0;
+}
+
+static int lock_take(int dirfd, const char *path, struct predecessor *p, int *ret,
+                     struct abx_err *err)
 {
     _cleanup_(closep) int fd = openat(dirfd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    char pid[32] = "";
-    int n;
+    struct keeper k = { 0 };
+    int r;
 
     if (fd < 0)
         return err_sys(err, errno, "open '%s/lock'", path);
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        ssize_t k = errno == EWOULDBLOCK ? pread(fd, pid, sizeof pid - 1, 0) : -1;
-
-        if (k < 0)
+    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK || lock_read(fd, &k) < 0)
             return err_sys(err, errno, "lock '%s/lock'", path);
-        pid[strcspn(pid, "\n")] = '\0';
-        return err_set(
-            err, ABX_FAILED_PRECONDITION,
-            "'%s' is served already, by process %s: stop it or choose another --data-dir", path,
-            pid[0] ? pid : "?");
+        if (!lock_wait(&k, p, "the data dir"))
+            return err_set(
+                err, ABX_FAILED_PRECONDITION,
+                "'%s' is served already, by process %s: stop it or choose another --data-dir", path,
+                k.pid[0] ? k.pid : "?");
     }
-    n = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
-    if (ftruncate(fd, 0) < 0 || pwrite(fd, pid, (size_t)n, 0) != n)
-        return err_sys(err, errno, "write '%s/lock'", path);
-    *ret = TAKE_FD(fd);
-    return 0;
+    if (lock_read(fd, &k) < 0)
+        return err_sys(err, errno, "read '%s/lock'", path);
+    p->was_killed |= k.pid[0] != '\0';
+    /* Its roles are killed by its very end, which comes after that of its locks. */
+    while (process_mark_is_ending(k.mark) && !process_mark_is_gone(k.mark) &&
+           predecessor_wait(p, "its process"))
+        continue;
+    r = lock_write(fd, path, err);
+    if (r == 0)
+        *ret = TAKE_FD(fd);
+    return r;
 }
 
 /* ---- the run folder's file ---- */
 
 #define CLAIM "data-dir"
 
-static int refuse_held(const struct datadir *d, struct slice text, struct abx_err *err)
+static int refuse_held(const struct datadir *d, const struct keeper *k, struct abx_err *err)
 {
-    struct slice pid = line_value(text, "process");
-
     return err_set(err, ABX_FAILED_PRECONDITION,
-                   "the service of '%s' runs already, process %.*s has its instance %s, although "
+                   "the service of '%s' runs already, process %s has its instance %s, although "
                    "the data dir was "
                    "emptied or copied meanwhile: stop that process first",
-                   d->path, (int)pid.n, (const char *)pid.p, d->instance);
+                   d->path, k->pid, d->instance);
 }
 
 struct dir_handle {
@@ -232,24 +302,42 @@ static int find_instance(const char *run_top, int data_fd, struct datadir *d, st
     return errno ? err_sys(err, errno, "read '%s'", run_top) : 0;
 }
 
+static int claim_lock(struct datadir *d, int fd, struct abx_err *err)
+{
+    char text[FORMAT_FILE_MAX];
+    struct keeper k = { 0 };
+
+    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        ssize_t n = errno == EWOULDBLOCK ? pread(fd, text, sizeof text, 0) : -1;
+        struct slice s = slice_of((const uint8_t *)text, (size_t)MAX(n, 0));
+
+        if (n < 0)
+            return err_sys(err, errno, "lock '%s' of the run folder", CLAIM);
+        keeper_set(&k, line_value(s, "process"), line_value(s, "mark"));
+        if (!lock_wait(&k, &d->predecessor, "the run folder"))
+            return refuse_held(d, &k, err);
+    }
+    return 0;
+}
+
 int datadir_claim(struct datadir *d, int run_fd, struct abx_err *err)
 {
     _cleanup_(closep) int fd =
         openat(run_fd, CLAIM, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     char text[FORMAT_FILE_MAX] = "";
-    int n;
+    struct keeper own;
+    int n, r;
 
     if (fd < 0)
         return err_sys(err, errno, "open '%s' of the run folder", CLAIM);
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        ssize_t k = errno == EWOULDBLOCK ? pread(fd, text, sizeof text - 1, 0) : -1;
-
-        return k < 0 ? err_sys(err, errno, "lock '%s' of the run folder", CLAIM)
-                     : refuse_held(d, slice_str(text), err);
-    }
-    n = snprintf(text, sizeof text, "device %llu\ninode %llu\nhandle %s\nprocess %ld\npath %s\n",
-                 (unsigned long long)d->device, (unsigned long long)d->inode, d->handle,
-                 (long)getpid(), d->real);
+    r = claim_lock(d, fd, err);
+    if (r < 0)
+        return r;
+    keeper_own(&own);
+    n = snprintf(text, sizeof text,
+                 "device %llu\ninode %llu\nhandle %s\nprocess %s\nmark %s\npath %s\n",
+                 (unsigned long long)d->device, (unsigned long long)d->inode, d->handle, own.pid,
+                 own.mark, d->real);
     if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) != n)
         return err_sys(err, errno, "write '%s' of the run folder", CLAIM);
     d->claim_fd = TAKE_FD(fd);
@@ -338,12 +426,13 @@ int datadir_open(const char *path, const char *run_top, struct datadir *ret, str
         return err_sys(err, errno, "open '%s'", path);
     if (fchmod(dirfd, 0711) < 0)
         return err_sys(err, errno, "mode of '%s'", path);
-    r = lock_take(dirfd, path, &lock_fd, err);
+    r = lock_take(dirfd, path, &d.predecessor, &lock_fd, err);
     if (r < 0)
         return r;
     r = identify(dirfd, run_top, &d, err);
     if (r < 0)
         return err_wrap(err, r, "data dir '%s'", path);
+    d.predecessor.was_killed |= d.was_emptied; /* it may have been: its `lock` is lost */
     r = subdir(dirfd, "pool", 0, 0700, err);
     if (r == 0)
         r = subdir(dirfd, "local", 0, 0700, err);
@@ -389,6 +478,12 @@ int datadir_control_folder(const struct datadir *d, uid_t uid, struct abx_err *e
     if (control < 0)
         return err_sys(err, errno, "open '%s/control'", d->path);
     return chown_files(control, uid, err);
+}
+
+void datadir_sign_off(const struct datadir *d)
+{
+    if (d->lock_fd >= 0 && ftruncate(d->lock_fd, 0) < 0)
+        log_warn("the next start will look for what this service holds", "file", "lock", NULL);
 }
 
 void datadir_done(struct datadir *d)

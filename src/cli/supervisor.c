@@ -145,13 +145,14 @@ static int open_sockets(struct supervisor *s, struct abx_err *err)
     r = resolv_copy_open(&s->resolv, egress, err);
     if (r < 0)
         return r;
-    r = listen_public(&s->listen, s->opts->n_gateways, s->public_fds, err);
+    r = listen_public(&s->listen, s->opts->n_gateways, &s->dir.predecessor, s->public_fds, err);
     if (r < 0)
         return r;
     r = supervisor_counters_open(&s->counters, s->opts->n_gateways, err);
     if (r < 0)
         return r;
-    return supervisor_tls_open(&s->tls, &s->opts->tls, &s->listen, s->opts->n_gateways, err);
+    return supervisor_tls_open(&s->tls, &s->opts->tls, &s->listen, s->opts->n_gateways,
+                               &s->dir.predecessor, err);
 }
 
 /* Not in arguments or environment: it may hold a password, which is no business of the other roles and users. */
@@ -733,8 +734,14 @@ static void announce(const struct supervisor *s)
 
 static void supervisor_done(struct supervisor *s)
 {
-    for (size_t i = 0; i < s->n_roles; i++)
+    bool is_alone = true;
+
+    for (size_t i = 0; i < s->n_roles; i++) {
+        is_alone &= s->roles[i]->pid == 0;
         role_done(s->roles[i]);
+    }
+    if (is_alone)
+        datadir_sign_off(&s->dir);
     supervisor_tls_done(&s->tls);
     resolv_copy_done(&s->resolv);
     fd_close(s->proxy_fd);

@@ -9,9 +9,11 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/process.h"
 #include "base/str.h"
 #include "net/port_holder.h"
 
@@ -100,7 +102,7 @@ static int address_of_socket(int fd, struct listen_address *ret, struct abx_err 
     return 0;
 }
 
-static int listen_one(struct listen_address *a, bool is_shared, int *ret_fd, struct abx_err *err)
+static int listen_once(struct listen_address *a, bool is_shared, int *ret_fd, struct abx_err *err)
 {
     struct sockaddr_storage ss;
     socklen_t len = address_fill(a, &ss);
@@ -112,16 +114,8 @@ static int listen_one(struct listen_address *a, bool is_shared, int *ret_fd, str
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) < 0 ||
         (is_shared && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one) < 0))
         return err_sys(err, errno, "socket options");
-    if (bind(fd, (struct sockaddr *)&ss, len) < 0 || listen(fd, BACKLOG) < 0) {
-        char holder[PORT_HOLDER_SIZE];
-
-        if (errno != EADDRINUSE)
-            return err_sys(err, errno, "listen on %s port %u", a->host, a->port);
-        port_holder_find(a->host, a->port, holder, sizeof holder);
-        return err_set(err, ABX_FAILED_PRECONDITION,
-                       "port %u on %s is taken by %s: stop it or choose another address", a->port,
-                       a->host, holder);
-    }
+    if (bind(fd, (struct sockaddr *)&ss, len) < 0 || listen(fd, BACKLOG) < 0)
+        return err_sys(err, errno, "listen on %s port %u", a->host, a->port);
     if (a->port == 0) {
         int r = address_of_socket(fd, a, err);
 
@@ -129,6 +123,40 @@ static int listen_one(struct listen_address *a, bool is_shared, int *ret_fd, str
             return r;
     }
     *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
+/* Does a process that goes on living listen there? Seen twice: between its SIGKILL and the mark of its end, and while
+ * it becomes a role that is to be killed, one looks alive for a moment. */
+static bool is_held(const struct listen_address *a, char holder[PORT_HOLDER_SIZE])
+{
+    static const struct timespec pause = { .tv_nsec = 10 * NSEC_PER_MSEC };
+    pid_t pid = port_holder_find(a->host, a->port, holder, PORT_HOLDER_SIZE);
+
+    if (pid == 0 || process_is_ending(pid))
+        return false;
+    (void)nanosleep(&pause, NULL);
+    return port_holder_find(a->host, a->port, holder, PORT_HOLDER_SIZE) == pid &&
+           !process_is_ending(pid);
+}
+
+static int listen_one(struct listen_address *a, bool is_shared, struct predecessor *predecessor,
+                      int *ret_fd, struct abx_err *err)
+{
+    char what[sizeof a->host + 32], holder[PORT_HOLDER_SIZE];
+    struct abx_err why = { 0 };
+
+    (void)snprintf(what, sizeof what, "port %u on %s", a->port, a->host);
+    while (listen_once(a, is_shared, ret_fd, &why) < 0) {
+        if (why.sys != EADDRINUSE) {
+            if (err)
+                *err = why;
+            return why.code;
+        }
+        if (is_held(a, holder) || !predecessor_wait(predecessor, what))
+            return err_set(err, ABX_FAILED_PRECONDITION,
+                           "%s is taken by %s: stop it or choose another address", what, holder);
+    }
     return 0;
 }
 
@@ -144,25 +172,27 @@ static int systemd_fd(void)
     return SYSTEMD_FIRST_FD;
 }
 
-int listen_shared(struct listen_address *address, size_t n, int *ret_fds, struct abx_err *err)
+int listen_shared(struct listen_address *address, size_t n, struct predecessor *predecessor,
+                  int *ret_fds, struct abx_err *err)
 {
     int first = -EBADF;
     int r;
 
     /* A first try without SO_REUSEPORT: two services of one uid would share the port in silence. */
-    r = listen_one(address, false, &first, err);
+    r = listen_one(address, false, predecessor, &first, err);
     if (r < 0)
         return r;
     fd_close(first);
     for (size_t i = 0; i < n; i++) {
-        r = listen_one(address, true, &ret_fds[i], err);
+        r = listen_one(address, true, predecessor, &ret_fds[i], err);
         if (r < 0)
             return r;
     }
     return 0;
 }
 
-int listen_public(struct listen_address *address, size_t n, int *ret_fds, struct abx_err *err)
+int listen_public(struct listen_address *address, size_t n, struct predecessor *predecessor,
+                  int *ret_fds, struct abx_err *err)
 {
     int inherited = systemd_fd();
     int r;
@@ -170,7 +200,7 @@ int listen_public(struct listen_address *address, size_t n, int *ret_fds, struct
     for (size_t i = 0; i < n; i++)
         ret_fds[i] = -EBADF;
     if (inherited < 0)
-        return listen_shared(address, n, ret_fds, err);
+        return listen_shared(address, n, predecessor, ret_fds, err);
     r = address_of_socket(inherited, address, err);
     if (r < 0)
         return r;

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "cli/predecessor.h"
 
 #define LISTEN_GATEWAYS_MAX 64
 
@@ -22,11 +23,14 @@ int listen_address_parse(const char *option, const char *text, struct listen_add
 bool listen_address_is_loopback(const struct listen_address *a);
 
 /* `n` listening TCP sockets that share the address (SO_REUSEPORT).
- * Port 0 is replaced by the one chosen. A taken port gives FAILED_PRECONDITION and names the holder. */
-int listen_shared(struct listen_address *address, size_t n, int *ret_fds, struct abx_err *err);
+ * Port 0 is replaced by the one chosen. A taken port gives FAILED_PRECONDITION and names the holder; one that a killed
+ * predecessor may have, since no living process can be found that has it, is waited for. */
+int listen_shared(struct listen_address *address, size_t n, struct predecessor *predecessor,
+                  int *ret_fds, struct abx_err *err);
 
 /* The same, but systemd's socket when it passed one. */
-int listen_public(struct listen_address *address, size_t n, int *ret_fds, struct abx_err *err);
+int listen_public(struct listen_address *address, size_t n, struct predecessor *predecessor,
+                  int *ret_fds, struct abx_err *err);
 
 /* A listening unix socket `name` in the folder `dirfd` for one uid (mode 0600, owner `uid`); an old
  * one is replaced. `type`: SOCK_STREAM or SOCK_SEQPACKET. */

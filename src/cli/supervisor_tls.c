@@ -70,7 +70,8 @@ int tls_opts_check(const struct tls_opts *opts, struct abx_err *err)
 }
 
 int supervisor_tls_open(struct supervisor_tls *t, const struct tls_opts *opts,
-                        const struct listen_address *public_address, size_t n, struct abx_err *err)
+                        const struct listen_address *public_address, size_t n,
+                        struct predecessor *predecessor, struct abx_err *err)
 {
     int r;
 
@@ -83,7 +84,7 @@ int supervisor_tls_open(struct supervisor_tls *t, const struct tls_opts *opts,
     r = tls_share_new(&t->share, &t->share_fd, err);
     if (r == 0)
         r = supervisor_tls_reload(t, err);
-    return r < 0 ? r : listen_shared(&t->listen, n, t->listen_fds, err);
+    return r < 0 ? r : listen_shared(&t->listen, n, predecessor, t->listen_fds, err);
 }
 
 void supervisor_tls_done(struct supervisor_tls *t)

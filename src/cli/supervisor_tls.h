@@ -31,7 +31,8 @@ struct supervisor_tls {
 int tls_opts_check(const struct tls_opts *opts, struct abx_err *err);
 /* Reads the files and opens `n` listeners; nothing happens without certificates. `opts` is borrowed. */
 int supervisor_tls_open(struct supervisor_tls *t, const struct tls_opts *opts,
-                        const struct listen_address *public_address, size_t n, struct abx_err *err);
+                        const struct listen_address *public_address, size_t n,
+                        struct predecessor *predecessor, struct abx_err *err);
 /* Reads the files again; when one cannot be read all stays as it was. */
 int supervisor_tls_reload(struct supervisor_tls *t, struct abx_err *err);
 /* The listeners are the process's until its end. */

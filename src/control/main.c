@@ -26,7 +26,7 @@
 #include "net/heartbeat.h"
 #include "net/ipc.h"
 
-#define LOCK_WAIT_MS 5000 /* a predecessor that was killed may still be dying */
+#define LOCK_WAIT_MS 10000 /* a predecessor that was killed may still be dying */
 
 struct options {
     const char *data_dir, *engine_sock, *domain, *origin, *instance;

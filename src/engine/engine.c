@@ -147,16 +147,21 @@ void engine_tick_later(struct engine *e)
 
 /* --- start -------------------------------------------------------------------------------------- */
 
+static int supervisor_gone(struct abx_err *err)
+{
+    return err_set(err, ABX_FAILED_PRECONDITION, "the supervisor is gone");
+}
+
 static int set_up_process(struct engine *e, struct abx_err *err)
 {
-    pid_t parent = getppid();
     struct rlimit n;
 
+    e->supervisor = getppid();
     if (geteuid() != 0)
         return err_set(err, ABX_FAILED_PRECONDITION, "the engine has to run as root");
     /* An engine without its supervisor would hold the lock against the next one. */
-    if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 || getppid() != parent)
-        return err_set(err, ABX_FAILED_PRECONDITION, "the supervisor is gone");
+    if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 || getppid() != e->supervisor)
+        return supervisor_gone(err);
     if (prctl(PR_SET_DUMPABLE, 0) < 0)
         return err_sys(err, errno, "dumpable");
     if (getrlimit(RLIMIT_NOFILE, &n) < 0)
@@ -175,7 +180,8 @@ static int set_up_process(struct engine *e, struct abx_err *err)
     return host_boot_id(e->boot_id, err);
 }
 
-/* Waits for the workers of an engine that was killed, not for one that runs. */
+/* Waits for the workers of an engine that was killed, not for one that runs. Whose supervisor dies meanwhile is not told (its
+ * signals are blocked until it can stop in good order), and would have its turn after the last successor's. */
 static int take_lock(struct engine *e, struct abx_err *err)
 {
     const struct timespec step = { 0, LOCK_STEP_NS };
@@ -199,9 +205,11 @@ static int take_lock(struct engine *e, struct abx_err *err)
                 err, ABX_FAILED_PRECONDITION,
                 "another engine serves '%s', or the kernel holds a worker of the last one",
                 e->o->data_dir);
+        if (getppid() != e->supervisor)
+            break;
         (void)nanosleep(&step, NULL);
     }
-    return 0;
+    return getppid() == e->supervisor ? 0 : supervisor_gone(err);
 }
 
 static int open_records(struct engine *e, struct abx_err *err)

@@ -71,6 +71,7 @@ struct engine {
     struct heartbeat heartbeat;
     uv_timer_t timer;  /* runs only while something was put off */
     uv_timer_t ending; /* runs only while a killed sandbox's exit is waited for */
+    pid_t supervisor;
     int lock_fd, exe_fd, records_fd, own_uts_fd;
     char boot_id[RECORD_UUID_SIZE];
     struct cgroup_tree *cgroups;

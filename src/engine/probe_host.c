@@ -31,7 +31,7 @@ void probe_port(const struct probe_env *env, struct probe_check *ret)
     } else if (errno != EADDRINUSE) {
         probe_set(ret, PROBE_INFO, "", "", "%d: %s", PORT, strerror(errno));
     } else {
-        port_holder_find("127.0.0.1", PORT, holder, sizeof holder);
+        (void)port_holder_find("127.0.0.1", PORT, holder, sizeof holder);
         probe_set(ret, PROBE_INFO, "a service may run already", "--listen with another port",
                   "port %d on 127.0.0.1 is taken by %s", PORT, holder);
     }

@@ -114,7 +114,7 @@ static bool process_holds(const char *pid, const char *link)
     return false;
 }
 
-void port_holder_find(const char *host, uint16_t port, char *to, size_t size)
+pid_t port_holder_find(const char *host, uint16_t port, char *to, size_t size)
 {
     _cleanup_(closedirp) DIR *d = opendir("/proc");
     struct wanted want;
@@ -124,7 +124,7 @@ void port_holder_find(const char *host, uint16_t port, char *to, size_t size)
 
     (void)snprintf(to, size, "another process");
     if (!wanted_make(&want, host, port))
-        return;
+        return 0;
     inode = listener_inode("/proc/net/tcp", &want);
     if (inode == 0)
         inode = listener_inode("/proc/net/tcp6", &want);
@@ -141,6 +141,7 @@ void port_holder_find(const char *host, uint16_t port, char *to, size_t size)
         if (file_read(AT_FDCWD, path, &comm, NULL) == 0 && comm.len > 0)
             (void)snprintf(to, size, "process %.20s (%.*s)", e->d_name, (int)comm.len - 1,
                            (const char *)buf_data(&comm));
-        return;
+        return (pid_t)pid;
     }
+    return 0;
 }

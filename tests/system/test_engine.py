@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import uuid
 from pathlib import Path
@@ -577,6 +578,35 @@ def test_a_second_engine_of_one_data_dir_is_refused(engine):
     )
     assert second.returncode == 1
     assert "another engine serves" in second.stdout
+
+
+PARENT = """
+import signal, subprocess, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # as a supervisor does
+print(subprocess.Popen(sys.argv[1:], stderr=subprocess.STDOUT).pid, flush=True)
+signal.pause()
+"""
+
+
+def test_whose_supervisor_dies_does_not_wait_for_its_turn(engine, tmp_path):
+    """Which may come when the last successor has stopped: then it would mount what nobody takes away again."""
+    engine.start()
+    with open(tmp_path / "out", "w") as out:
+        parent = subprocess.Popen([sys.executable, "-c", PARENT, *engine.process.args], stdout=out)
+    pid = int(until((tmp_path / "out").read_text, "its pid"))
+    lock = str(engine.data / "engine.lock")
+
+    def holds():
+        try:
+            return lock in [os.readlink(x) for x in Path(f"/proc/{pid}/fd").iterdir()]
+        except OSError:
+            return False  # a descriptor was closed meanwhile
+
+    until(holds, "an engine that waits for the lock")
+    parent.kill()
+    parent.wait()
+    wait_gone([pid])
+    assert "the supervisor is gone" in (tmp_path / "out").read_text()
 
 
 def test_what_uses_the_pool_for_a_moment_does_not_keep_it_mounted(engine):

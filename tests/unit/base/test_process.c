@@ -113,7 +113,36 @@ static void what_cannot_be_told_is_not_gone(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
-        assert_false(process_mark_is_gone(marks[i]));
+        assert_false(process_mark_is_gone(marks[i]) || process_mark_is_ending(marks[i]));
+}
+
+static void who_is_killed_is_ending_before_it_is_gone(void **state)
+{
+    char mark[PROCESS_MARK_SIZE];
+    int fds[2], status;
+    pid_t pid;
+
+    (void)state;
+    process_mark(mark);
+    assert_false(process_mark_is_ending(mark));
+    assert_false(process_is_ending(getpid()));
+    assert_int_equal(pipe(fds), 0);
+    pid = fork();
+    if (pid == 0) {
+        process_mark(mark);
+        (void)!write(fds[1], mark, sizeof mark);
+        (void)pause();
+    }
+    assert_int_equal(read(fds[0], mark, sizeof mark), sizeof mark);
+    assert_false(process_mark_is_ending(mark));
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_true(process_is_ending(pid));
+    assert_true(process_mark_is_ending(mark));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(process_is_ending(pid));
+    assert_true(process_mark_is_ending(mark));
+    (void)close(fds[0]);
+    (void)close(fds[1]);
 }
 
 int main(void)
@@ -122,6 +151,7 @@ int main(void)
         cmocka_unit_test(start_times_tell_processes_apart),
         cmocka_unit_test(who_lives_is_not_gone),
         cmocka_unit_test(who_has_ended_is_gone),
+        cmocka_unit_test(who_is_killed_is_ending_before_it_is_gone),
         cmocka_unit_test(another_with_the_same_pid_is_not_it),
         cmocka_unit_test(what_cannot_be_told_is_not_gone),
     };

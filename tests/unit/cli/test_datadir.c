@@ -6,14 +6,18 @@
 #include <string.h>
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/fd.h"
 #include "base/path.h"
+#include "base/process.h"
 #include "cli/datadir.h"
 
 static char top[] = "/tmp/abx-datadir-XXXXXX";
@@ -242,9 +246,118 @@ static void a_held_run_folder_is_refused_with_the_pid(void **state)
     fd_close(fd);
 }
 
+/* A supervisor that has the data dir and its run folder and is killed while it starts a role: the child that is
+ * neither has both open, too, and ends after a while. */
+static void kill_a_supervisor(char ret_instance[DATADIR_INSTANCE_SIZE])
+{
+    int pipes[2];
+    pid_t child;
+
+    assert_int_equal(pipe(pipes), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct datadir d;
+
+        if (datadir_open(path, NULL, &d, NULL) < 0 ||
+            datadir_claim(&d, run_folder(d.instance), NULL) < 0)
+            _exit(1);
+        if (fork() == 0) {
+            (void)fd_write_all(pipes[1], d.instance, sizeof d.instance);
+            (void)nanosleep(&(struct timespec){ .tv_nsec = 500 * NSEC_PER_MSEC }, NULL);
+            _exit(0);
+        }
+        (void)pause();
+    }
+    fd_close(pipes[1]);
+    assert_int_equal(fd_read_all(pipes[0], ret_instance, DATADIR_INSTANCE_SIZE),
+                     DATADIR_INSTANCE_SIZE);
+    fd_close(pipes[0]);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+static void the_locks_of_a_killed_supervisor_are_waited_for(void **state)
+{
+    char instance[DATADIR_INSTANCE_SIZE];
+    struct datadir d;
+    int fd;
+
+    (void)state;
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    kill_a_supervisor(instance);
+    assert_int_equal(datadir_open(path, NULL, &d, NULL), 0);
+    assert_true(d.predecessor.was_killed);
+    assert_string_equal(d.predecessor.told, "the data dir");
+    datadir_done(&d);
+    assert_true(wait(NULL) > 0);
+    /* Its lock is lost with the rest of the data dir, that of the run folder is not. */
+    kill_a_supervisor(instance);
+    (void)snprintf(path + strlen(path), sizeof path - strlen(path), "/lock");
+    assert_int_equal(unlink(path), 0);
+    path[strlen(path) - strlen("/lock")] = '\0';
+    assert_int_equal(datadir_open(path, NULL, &d, NULL), 0);
+    assert_false(d.predecessor.was_killed);
+    fd = run_folder(instance);
+    assert_int_equal(datadir_claim(&d, fd, NULL), 0);
+    assert_true(d.predecessor.was_killed);
+    datadir_done(&d);
+    fd_close(fd);
+    assert_true(wait(NULL) > 0);
+}
+
+static void a_supervisor_that_signed_off_was_not_killed(void **state)
+{
+    struct datadir d;
+
+    (void)state;
+    assert_int_equal(datadir_open(path, NULL, &d, NULL), 0);
+    assert_false(d.predecessor.was_killed);
+    datadir_sign_off(&d);
+    datadir_done(&d);
+    assert_int_equal(datadir_open(path, NULL, &d, NULL), 0);
+    assert_false(d.predecessor.was_killed);
+    datadir_done(&d);
+    assert_int_equal(datadir_open(path, NULL, &d, NULL), 0);
+    assert_true(d.predecessor.was_killed);
+    datadir_done(&d);
+}
+
+/* Releases before wrote the pid alone; one in use is no killed one's, whatever it says. */
+static void an_older_lock_is_understood(void **state)
+{
+    static const struct {
+        const char *text, *named;
+    } rows[] = { { "1\n", "process 1:" },
+                 { "", "process ?:" },
+                 { "77\nmark 77:1:1\n", "process 77:" } };
+    char file[80];
+    struct datadir d;
+    struct abx_err err;
+
+    (void)state;
+    assert_int_equal(datadir_open(path, NULL, &d, NULL), 0);
+    (void)snprintf(file, sizeof file, "%s/lock", path);
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct datadir other;
+        int fd = open(file, O_WRONLY | O_TRUNC | O_CLOEXEC);
+
+        assert_true(fd >= 0 && fd_write_all(fd, rows[i].text, strlen(rows[i].text)) == 0);
+        fd_close(fd);
+        assert_int_equal(datadir_open(path, NULL, &other, &err), ABX_FAILED_PRECONDITION);
+        assert_non_null(strstr(err.msg, rows[i].named));
+    }
+    datadir_done(&d);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_locks_of_a_killed_supervisor_are_waited_for, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(an_older_lock_is_understood, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_supervisor_that_signed_off_was_not_killed, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(instance_stays_the_same, set_up, tear_down),
         cmocka_unit_test_setup_teardown(second_supervisor_is_refused_with_the_pid, set_up,
                                         tear_down),

@@ -11,12 +11,16 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/fd.h"
+#include "base/str.h"
 #include "cli/supervisor_listen.h"
+
+static struct predecessor nobody; /* was killed */
 
 static void address_forms(void **state)
 {
@@ -68,7 +72,7 @@ static void sockets_share_the_port_that_was_chosen(void **state)
     int fds[3];
 
     (void)state;
-    assert_int_equal(listen_public(&a, 3, fds, NULL), 0);
+    assert_int_equal(listen_public(&a, 3, &nobody, fds, NULL), 0);
     assert_int_not_equal(a.port, 0);
     for (size_t i = 0; i < 3; i++)
         fd_close(fds[i]);
@@ -82,23 +86,23 @@ static void taken_port_names_its_holder(void **state)
     int fd, second;
 
     (void)state;
-    assert_int_equal(listen_public(&a, 1, &fd, NULL), 0);
+    assert_int_equal(listen_public(&a, 1, &nobody, &fd, NULL), 0);
     b = a;
-    assert_int_equal(listen_public(&b, 1, &second, &err), ABX_FAILED_PRECONDITION);
+    assert_int_equal(listen_public(&b, 1, &nobody, &second, &err), ABX_FAILED_PRECONDITION);
     (void)snprintf(pid, sizeof pid, "process %ld (test_cli", (long)getpid());
     assert_non_null(strstr(err.msg, pid));
     fd_close(fd);
     /* Where there is IPv6, one for all addresses has those of IPv4, too. */
     a = (struct listen_address){ .host = "::" };
-    if (listen_public(&a, 1, &fd, NULL) < 0) {
+    if (listen_public(&a, 1, &nobody, &fd, NULL) < 0) {
         print_message("no IPv6\n");
         return;
     }
     b = (struct listen_address){ .host = "127.0.0.1", .port = a.port };
-    assert_int_equal(listen_public(&b, 1, &second, &err), ABX_FAILED_PRECONDITION);
+    assert_int_equal(listen_public(&b, 1, &nobody, &second, &err), ABX_FAILED_PRECONDITION);
     assert_non_null(strstr(err.msg, pid));
     (void)snprintf(b.host, sizeof b.host, "::1");
-    assert_int_equal(listen_public(&b, 1, &second, &err), ABX_FAILED_PRECONDITION);
+    assert_int_equal(listen_public(&b, 1, &nobody, &second, &err), ABX_FAILED_PRECONDITION);
     assert_non_null(strstr(err.msg, pid));
     fd_close(fd);
 }
@@ -113,7 +117,7 @@ static void the_holder_is_that_of_the_address(void **state)
     pid_t child;
 
     (void)state;
-    assert_int_equal(listen_public(&mine, 1, &fd, NULL), 0);
+    assert_int_equal(listen_public(&mine, 1, &nobody, &fd, NULL), 0);
     assert_int_equal(pipe(pipes), 0);
     child = fork();
     assert_true(child >= 0);
@@ -124,7 +128,7 @@ static void the_holder_is_that_of_the_address(void **state)
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         for (int i = 0; i < 32; i++) {
             (void)snprintf(a.host, sizeof a.host, "127.0.0.%d", i + 2);
-            if (listen_public(&a, 1, &others[i], NULL) < 0)
+            if (listen_public(&a, 1, &nobody, &others[i], NULL) < 0)
                 _exit(1);
         }
         (void)fd_write_all(pipes[1], "", 1);
@@ -135,15 +139,92 @@ static void the_holder_is_that_of_the_address(void **state)
     assert_int_equal(fd_read_all(pipes[0], &word, 1), 1);
     fd_close(pipes[0]);
     again = mine;
-    assert_int_equal(listen_public(&again, 1, &second, &err), ABX_FAILED_PRECONDITION);
+    assert_int_equal(listen_public(&again, 1, &nobody, &second, &err), ABX_FAILED_PRECONDITION);
     (void)snprintf(own, sizeof own, "process %ld (", (long)getpid());
     assert_non_null(strstr(err.msg, own));
     again = (struct listen_address){ .host = "127.0.0.9", .port = mine.port };
-    assert_int_equal(listen_public(&again, 1, &second, &err), ABX_FAILED_PRECONDITION);
+    assert_int_equal(listen_public(&again, 1, &nobody, &second, &err), ABX_FAILED_PRECONDITION);
     (void)snprintf(own, sizeof own, "process %ld (", (long)child);
     assert_non_null(strstr(err.msg, own));
     (void)kill(child, SIGKILL);
     assert_int_equal(waitpid(child, NULL, 0), child);
+    fd_close(fd);
+}
+
+/* Listens where it is told, so that no process has the socket: it is in a message that nobody has read. Ends after a while, and with it the
+ * message. */
+static pid_t start_dying(uint16_t *ret_port)
+{
+    struct listen_address a = { .host = "127.0.0.1" };
+    char control[CMSG_SPACE(sizeof(int))] = "", word = 0;
+    struct iovec iov = { &word, 1 };
+    struct msghdr m = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control
+    };
+    int pair[2], fd, pipes[2];
+    struct cmsghdr *head;
+    pid_t child;
+
+    assert_int_equal(pipe(pipes), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (child > 0) {
+        fd_close(pipes[1]);
+        assert_int_equal(fd_read_all(pipes[0], ret_port, sizeof *ret_port), sizeof *ret_port);
+        fd_close(pipes[0]);
+        return child;
+    }
+    if (listen_public(&a, 1, &nobody, &fd, NULL) < 0 || socketpair(AF_UNIX, SOCK_STREAM, 0, pair))
+        _exit(1);
+    head = CMSG_FIRSTHDR(&m);
+    if (!head)
+        _exit(1);
+    *head = (struct cmsghdr){ CMSG_LEN(sizeof fd), SOL_SOCKET, SCM_RIGHTS };
+    memcpy(CMSG_DATA(head), &fd, sizeof fd);
+    if (sendmsg(pair[0], &m, 0) != 1)
+        _exit(1);
+    fd_close(fd);
+    (void)fd_write_all(pipes[1], &a.port, sizeof a.port);
+    (void)nanosleep(&(struct timespec){ .tv_nsec = 500 * NSEC_PER_MSEC }, NULL);
+    _exit(0);
+}
+
+static void a_port_of_a_killed_predecessor_is_waited_for(void **state)
+{
+    struct predecessor killed = { .was_killed = true };
+    struct listen_address a = { .host = "127.0.0.1" };
+    struct abx_err err;
+    int fds[2];
+    pid_t child;
+
+    (void)state;
+    killed.until_ns = time_mono_ns() + 60 * NSEC_PER_SEC; /* as long as a busy machine takes */
+    child = start_dying(&a.port);
+    assert_int_equal(listen_public(&a, 2, &nobody, fds, &err), ABX_FAILED_PRECONDITION);
+    assert_non_null(strstr(err.msg, "is taken by another process"));
+    assert_int_equal(listen_public(&a, 2, &killed, fds, NULL), 0);
+    assert_non_null(strstr(killed.told, "port "));
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    fd_close(fds[0]);
+    fd_close(fds[1]);
+    /* Not for ever. */
+    child = start_dying(&a.port);
+    killed.until_ns = 1;
+    assert_int_equal(listen_public(&a, 1, &killed, fds, &err), ABX_FAILED_PRECONDITION);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+static void a_port_of_another_process_is_not_waited_for(void **state)
+{
+    struct predecessor killed = { .was_killed = true };
+    struct listen_address a = { .host = "127.0.0.1" };
+    struct abx_err err;
+    int fd, second;
+
+    (void)state;
+    assert_int_equal(listen_public(&a, 1, &nobody, &fd, NULL), 0);
+    assert_int_equal(listen_public(&a, 1, &killed, &second, &err), ABX_FAILED_PRECONDITION);
+    assert_string_equal(killed.told, "");
     fd_close(fd);
 }
 
@@ -174,6 +255,8 @@ int main(void)
         cmocka_unit_test(sockets_share_the_port_that_was_chosen),
         cmocka_unit_test(taken_port_names_its_holder),
         cmocka_unit_test(the_holder_is_that_of_the_address),
+        cmocka_unit_test(a_port_of_a_killed_predecessor_is_waited_for),
+        cmocka_unit_test(a_port_of_another_process_is_not_waited_for),
         cmocka_unit_test(unix_socket_replaces_a_stale_one),
     };
 
