@@ -286,6 +286,7 @@ static const struct {
     { "proc/latency_stats", "/shared/dev/null" },
     { "proc/sched_debug", "/shared/dev/null" },
     { "proc/cmdline", "/shared/dev/null" },
+    { "proc/locks", "/shared/dev/null" }, /* locks of files have no pid, so they show everywhere */
     { "proc/irq", "/shared/none" },
     { "proc/bus", "/shared/none" },
     { "proc/acpi", "/shared/none" },

@@ -1,7 +1,7 @@
 /* seccomp.c - the table and its compilation. See seccomp.h.
  *
  * Neighbouring numbers with the same answer become one range, and the ranges a balanced tree: about
- * 130 instructions. libseccomp makes one comparison per call, 760 instructions, which the kernel
+ * 175 instructions. libseccomp makes one comparison per call, 760 instructions, which the kernel
  * takes 300 us to check, translate and try out; these take 80, and each sandbox loads them twice.
  */
 #include "engine/seccomp.h"
@@ -9,10 +9,12 @@
 #include <linux/audit.h>
 #include <linux/netlink.h>
 #include <linux/seccomp.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -49,14 +51,12 @@ static const int allowed[] = {
     SYS_nanosleep, SYS_clock_nanosleep, SYS_futex, SYS_futex_waitv, SYS_get_robust_list,
     SYS_set_robust_list, SYS_restart_syscall,
     /* memory */
-    SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_mincore, SYS_msync, SYS_brk,
-    SYS_mlock, SYS_mlock2, SYS_munlock, SYS_mlockall, SYS_munlockall, SYS_memfd_create,
-    SYS_remap_file_pages, SYS_pkey_alloc, SYS_pkey_free, SYS_pkey_mprotect, SYS_membarrier,
-    SYS_rseq,
+    SYS_munmap, SYS_mremap, SYS_mprotect, SYS_mincore, SYS_msync, SYS_brk, SYS_mlock, SYS_mlock2,
+    SYS_munlock, SYS_mlockall, SYS_munlockall, SYS_remap_file_pages, SYS_pkey_alloc, SYS_pkey_free, SYS_pkey_mprotect, SYS_membarrier, SYS_rseq,
     /* processes and ids */
     SYS_execve, SYS_execveat, SYS_exit, SYS_exit_group, SYS_wait4, SYS_waitid, SYS_kill, SYS_tkill,
     SYS_tgkill, SYS_pidfd_open, SYS_pidfd_send_signal, SYS_getpid, SYS_getppid, SYS_gettid,
-    SYS_getpgid, SYS_setpgid, SYS_getsid, SYS_setsid, SYS_set_tid_address, SYS_prctl, SYS_getuid,
+    SYS_getpgid, SYS_setpgid, SYS_getsid, SYS_setsid, SYS_set_tid_address, SYS_getuid,
     SYS_geteuid, SYS_getgid, SYS_getegid, SYS_getresuid, SYS_getresgid, SYS_getgroups, SYS_setuid,
     SYS_setgid, SYS_setreuid, SYS_setregid, SYS_setresuid, SYS_setresgid, SYS_setgroups,
     SYS_setfsuid, SYS_setfsgid, SYS_capget, SYS_capset, SYS_getpriority, SYS_setpriority,
@@ -75,10 +75,10 @@ static const int allowed[] = {
     SYS_rt_sigsuspend, SYS_rt_sigtimedwait, SYS_rt_tgsigqueueinfo, SYS_sigaltstack,
     SYS_clock_gettime, SYS_clock_getres, SYS_gettimeofday, SYS_getitimer, SYS_setitimer,
     SYS_timer_create, SYS_timer_delete, SYS_timer_getoverrun, SYS_timer_gettime, SYS_timer_settime,
-    /* sockets (socket itself by its arguments, below) */
-    SYS_socketpair, SYS_bind, SYS_listen, SYS_accept, SYS_accept4, SYS_connect, SYS_shutdown,
-    SYS_getsockname, SYS_getpeername, SYS_getsockopt, SYS_setsockopt, SYS_sendto, SYS_recvfrom,
-    SYS_sendmsg, SYS_recvmsg, SYS_sendmmsg, SYS_recvmmsg,
+    /* sockets (what makes them and sets their options by the arguments, below) */
+    SYS_bind, SYS_listen, SYS_accept, SYS_accept4, SYS_connect, SYS_shutdown, SYS_getsockname,
+    SYS_getpeername, SYS_getsockopt, SYS_sendto, SYS_recvfrom, SYS_sendmsg, SYS_recvmsg,
+    SYS_sendmmsg, SYS_recvmmsg,
     /* System V and POSIX IPC */
     SYS_shmget, SYS_shmat, SYS_shmdt, SYS_shmctl, SYS_semget, SYS_semop, SYS_semtimedop, SYS_semctl,
     SYS_msgget, SYS_msgsnd, SYS_msgrcv, SYS_msgctl, SYS_mq_open, SYS_mq_unlink, SYS_mq_timedsend,
@@ -105,6 +105,9 @@ static const int refused[] = {
 #ifndef CLONE_NEWTIME
 #define CLONE_NEWTIME 0x00000080
 #endif
+#ifndef PR_SET_MEMORY_MERGE
+#define PR_SET_MEMORY_MERGE 67
+#endif
 
 /* Where a jump goes: first the ends, then the calls that are judged by their arguments (the label is
  * the begin of that code), then places inside it, then nodes of the tree. */
@@ -113,9 +116,18 @@ enum label {
     TO_ALLOW,
     TO_EPERM,
     TO_ENOSYS,
+    TO_EINVAL,
+    TO_ENOMEM,
+    TO_ENOPROTOOPT,
     TO_CLONE,
     TO_UNSHARE,
     TO_SOCKET,
+    TO_SOCKETPAIR,
+    TO_SETSOCKOPT,
+    TO_MMAP,
+    TO_MEMFD,
+    TO_MADVISE,
+    TO_PRCTL,
     TO_SETRLIMIT,
     TO_PRLIMIT,
     TO_PERSONALITY,
@@ -124,6 +136,7 @@ enum label {
     TO_INET,
     TO_STREAM,
     TO_DATAGRAM,
+    TO_SOCKET_OPTION,
     TO_PRLIMIT_NEW,
     TO_PRETEND,
     TO_TREE,
@@ -281,6 +294,47 @@ static void put_socket(struct compiler *c)
     put_protocols(c, TO_NETLINK, netlink, ARRAY_SIZE(netlink));
     put_protocols(c, TO_STREAM, stream, ARRAY_SIZE(stream));
     put_protocols(c, TO_DATAGRAM, datagram, ARRAY_SIZE(datagram));
+    /* The kernel makes both sockets, and loads what they need, before it asks whether there are pairs
+     * of that kind. */
+    put_label(c, TO_SOCKETPAIR);
+    put_load_arg(c, 0);
+    put_if_equal(c, AF_UNIX, TO_ALLOW);
+    put_errno(c, EOPNOTSUPP);
+}
+
+/* Filters of sockets become machine code, of which the whole machine has a fixed amount
+ * (net.core.bpf_jit_limit) that no limit of a sandbox counts. When it is used up not even the filter of
+ * the next sandbox loads. Their use is with packet sockets. */
+static void put_setsockopt(struct compiler *c)
+{
+    static const uint32_t options[] = { SO_ATTACH_FILTER, SO_ATTACH_REUSEPORT_CBPF };
+
+    put_label(c, TO_SETSOCKOPT);
+    put_load_arg(c, 1);
+    put(c, BPF_JMP | BPF_JEQ | BPF_K, SOL_SOCKET, TO_SOCKET_OPTION, TO_ALLOW);
+    put_label(c, TO_SOCKET_OPTION);
+    put_load_arg(c, 2);
+    for (size_t i = 0; i < ARRAY_SIZE(options); i++)
+        put_if_equal(c, options[i], TO_ENOPROTOOPT);
+    put_return(c, SECCOMP_RET_ALLOW);
+}
+
+/* Huge pages that the host has set aside are its own: they count for no limit of memory. Merging of equal
+ * pages, where the host does that, tells what others have in theirs. */
+static void put_memory(struct compiler *c)
+{
+    put_label(c, TO_MMAP);
+    put_load_arg(c, 3);
+    put(c, BPF_JMP | BPF_JSET | BPF_K, MAP_HUGETLB, TO_ENOMEM, TO_ALLOW);
+    put_label(c, TO_MEMFD);
+    put_load_arg(c, 1);
+    put(c, BPF_JMP | BPF_JSET | BPF_K, MFD_HUGETLB, TO_ENOMEM, TO_ALLOW);
+    put_label(c, TO_MADVISE);
+    put_load_arg(c, 2);
+    put(c, BPF_JMP | BPF_JEQ | BPF_K, MADV_MERGEABLE, TO_EINVAL, TO_ALLOW);
+    put_label(c, TO_PRCTL);
+    put_load_arg(c, 0);
+    put(c, BPF_JMP | BPF_JEQ | BPF_K, PR_SET_MEMORY_MERGE, TO_EINVAL, TO_ALLOW);
 }
 
 /* RLIMIT_CORE stays 1: with 0 a piped core_pattern would run a program of the host for every crash.
@@ -315,11 +369,14 @@ static void put_personality(struct compiler *c)
     put_errno(c, EPERM);
 }
 
-/* Line disciplines are kernel modules that opening a terminal should not load; the other two put
- * words into a terminal's input. */
+/* Line disciplines are kernel modules that opening a terminal should not load, and so are bridges and
+ * VLANs, which any socket may ask for; the two others of terminals put words into their input. */
 static void put_ioctl(struct compiler *c)
 {
-    static const uint32_t requests[] = { TIOCSETD, TIOCSTI, TIOCLINUX };
+    static const uint32_t requests[] = {
+        TIOCSETD,    TIOCSTI,     TIOCLINUX,   SIOCGIFBR,   SIOCSIFBR,
+        SIOCBRADDBR, SIOCBRDELBR, SIOCGIFVLAN, SIOCSIFVLAN,
+    };
 
     put_label(c, TO_IOCTL);
     put_load_arg(c, 1);
@@ -340,6 +397,12 @@ static void fill_answers(struct compiler *c)
     c->answer[SYS_clone] = TO_CLONE;
     c->answer[SYS_unshare] = TO_UNSHARE;
     c->answer[SYS_socket] = TO_SOCKET;
+    c->answer[SYS_socketpair] = TO_SOCKETPAIR;
+    c->answer[SYS_setsockopt] = TO_SETSOCKOPT;
+    c->answer[SYS_mmap] = TO_MMAP;
+    c->answer[SYS_memfd_create] = TO_MEMFD;
+    c->answer[SYS_madvise] = TO_MADVISE;
+    c->answer[SYS_prctl] = TO_PRCTL;
     c->answer[SYS_setrlimit] = TO_SETRLIMIT;
     c->answer[SYS_prlimit64] = TO_PRLIMIT;
     c->answer[SYS_personality] = TO_PERSONALITY;
@@ -361,6 +424,8 @@ static void compile(struct compiler *c)
     put_tree(c, ranges, 0, n);
     put_clone(c);
     put_socket(c);
+    put_setsockopt(c);
+    put_memory(c);
     put_rlimit(c);
     put_personality(c);
     put_ioctl(c);
@@ -370,6 +435,12 @@ static void compile(struct compiler *c)
     put_errno(c, EPERM);
     put_label(c, TO_ENOSYS);
     put_errno(c, ENOSYS);
+    put_label(c, TO_EINVAL);
+    put_errno(c, EINVAL);
+    put_label(c, TO_ENOMEM);
+    put_errno(c, ENOMEM);
+    put_label(c, TO_ENOPROTOOPT);
+    put_errno(c, ENOPROTOOPT);
 }
 
 /* Labels to distances; false when one is too far. */

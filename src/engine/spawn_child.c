@@ -119,10 +119,13 @@ static int do_host_name(struct child *c)
 
 static int do_limits(struct child *c)
 {
-    const struct rlimit core = { 1, 1 };
+    const struct rlimit core = { 1, 1 }, none = { 0, 0 };
 
     (void)umask(022);
     if (setrlimit(RLIMIT_CORE, &core) < 0)
+        return -1;
+    /* No part of the operator's own right to come before everybody else. */
+    if (setrlimit(RLIMIT_RTPRIO, &none) < 0 || setrlimit(RLIMIT_NICE, &none) < 0)
         return -1;
     return setrlimit(RLIMIT_NOFILE, &c->nofile);
 }

@@ -8,6 +8,7 @@ import errno
 import os
 import pty
 import re
+import resource
 import select
 import shutil
 import stat
@@ -24,7 +25,7 @@ FIRST_UID, LAST_UID = 1879048192, 2147352575
 
 MOUNT_POINTS = {"/", "/dev", "/dev/mqueue", "/dev/pts", "/dev/shm", "/proc", "/proc/sys", "/sys"}
 MOUNT_POINTS |= {"/proc/sys/kernel/random/boot_id"}
-MASKED_FILES = ["kcore", "kallsyms", "keys", "timer_list", "sysrq-trigger", "latency_stats", "sched_debug", "cmdline"]
+MASKED_FILES = ["kcore", "kallsyms", "keys", "timer_list", "sysrq-trigger", "latency_stats", "sched_debug", "cmdline", "locks"]
 MASKED_FOLDERS = ["irq", "bus", "acpi", "scsi", "fs", "pressure"]
 DEVICES = {"null", "zero", "full", "random", "urandom", "tty", "fd", "stdin", "stdout", "stderr", "ptmx"}
 DEVICES |= {"pts", "shm", "mqueue"}
@@ -279,6 +280,45 @@ for flag in (0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000, 
     assert run.py(script) == ""
     run.sh("! unshare -U true && ! unshare -n true && ! mount -t tmpfs t /mnt && ! dmesg", uid=1000)
     run.sh("! mount -t tmpfs t /mnt && ! umount /proc/sys && ! chroot /proc/1/root/../.. ls /var/cache/abx")
+
+
+def test_nothing_makes_the_kernel_load_modules_or_hand_out_what_no_limit_counts(run):
+    script = """
+import ctypes, errno, socket, struct
+libc = ctypes.CDLL(None, use_errno=True)
+def refused(what, expected, r):
+    if r != -1 or ctypes.get_errno() != expected:
+        print(what, r, ctypes.get_errno())
+pair = (ctypes.c_int * 2)()
+for family, kind, protocol in ((16, 3, 12), (30, 1, 0), (38, 5, 0), (40, 1, 0), (2, 5, 132), (2, 1, 262)):
+    refused(("pair", family, protocol), errno.EOPNOTSUPP, libc.socketpair(family, kind, protocol, pair))
+a, b = socket.socketpair()
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+zeros = ctypes.create_string_buffer(4096)
+for request in (0x8940, 0x8941, 0x8982, 0x8983, 0x89A0, 0x89A1):
+    for s in (a, udp):
+        refused(hex(request), errno.EPERM, libc.ioctl(s.fileno(), request, zeros))
+accept = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 1 << 16))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", 1, ctypes.addressof(accept)))
+for option in (26, 51):
+    refused(("option", option), errno.ENOPROTOOPT, libc.setsockopt(udp.fileno(), 1, option, program, 16))
+refused("memfd", errno.ENOMEM, libc.memfd_create(b"x", 4))
+refused("merge", errno.EINVAL, libc.prctl(67, 1, 0, 0, 0))
+"""
+    assert run.py(script, uid=1000) == ""
+
+
+@pytest.mark.parametrize("limit", [resource.RLIMIT_NICE, resource.RLIMIT_RTPRIO], ids=["nice", "rtprio"])
+def test_the_operators_right_to_come_first_stays_behind(run, limit):
+    before = resource.getrlimit(limit)
+    try:
+        resource.setrlimit(limit, (20, 20))
+    except ValueError:
+        pytest.skip("root may not raise limits here (no CAP_SYS_RESOURCE), so no operator has such a right")
+    try:
+        assert run.py(f"import resource; print(resource.getrlimit({limit}))") == "(0, 0)\n"
+    finally:
+        resource.setrlimit(limit, before)
 
 
 def test_debuggers_work(run):

@@ -13,10 +13,12 @@
 #include <linux/audit.h>
 #include <linux/netlink.h>
 #include <linux/seccomp.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -74,7 +76,7 @@ static uint32_t run(const struct seccomp_program *p, const struct seccomp_data *
 
 struct row {
     long nr;
-    uint64_t args[3];
+    uint64_t args[4];
     uint32_t answer;
 };
 
@@ -102,6 +104,10 @@ static const struct row rows[] = {
     { SYS_ioctl, { 0, TCGETS }, ALLOW },
     { SYS_ioctl, { 0, TIOCSTI }, FAIL(EPERM) },
     { SYS_ioctl, { 0, UINT64_C(1) << 32 | TIOCSETD }, FAIL(EPERM) },
+    { SYS_ioctl, { 0, SIOCGIFADDR }, ALLOW },
+    { SYS_ioctl, { 0, SIOCGIFBR }, FAIL(EPERM) },
+    { SYS_ioctl, { 0, SIOCBRADDBR }, FAIL(EPERM) },
+    { SYS_ioctl, { 0, SIOCGIFVLAN }, FAIL(EPERM) },
     { SYS_kexec_file_load, { 0 }, FAIL(ENOSYS) },
     { 400, { 0 }, FAIL(ENOSYS) },
     { 511, { 0 }, FAIL(ENOSYS) },
@@ -134,6 +140,22 @@ static const struct row rows[] = {
     { SYS_socket, { AF_VSOCK, SOCK_STREAM, 0 }, FAIL(EAFNOSUPPORT) },
     { SYS_socket, { AF_ALG, SOCK_SEQPACKET, 0 }, FAIL(EAFNOSUPPORT) },
     { SYS_socket, { UINT64_C(1) << 32 | AF_VSOCK, SOCK_STREAM, 0 }, FAIL(EAFNOSUPPORT) },
+    { SYS_socketpair, { AF_UNIX, SOCK_STREAM, 0 }, ALLOW },
+    { SYS_socketpair, { AF_TIPC, SOCK_STREAM, 0 }, FAIL(EOPNOTSUPP) },
+    { SYS_socketpair, { AF_NETLINK, SOCK_RAW, NETLINK_NETFILTER }, FAIL(EOPNOTSUPP) },
+    { SYS_socketpair, { UINT64_C(1) << 32 | AF_VSOCK, SOCK_STREAM, 0 }, FAIL(EOPNOTSUPP) },
+    { SYS_setsockopt, { 0, SOL_SOCKET, SO_REUSEADDR }, ALLOW },
+    { SYS_setsockopt, { 0, SOL_SOCKET, SO_ATTACH_FILTER }, FAIL(ENOPROTOOPT) },
+    { SYS_setsockopt, { 0, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF }, FAIL(ENOPROTOOPT) },
+    { SYS_setsockopt, { 0, IPPROTO_TCP, SO_ATTACH_FILTER }, ALLOW },
+    { SYS_mmap, { 0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS }, ALLOW },
+    { SYS_mmap, { 0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB }, FAIL(ENOMEM) },
+    { SYS_memfd_create, { 0, MFD_CLOEXEC }, ALLOW },
+    { SYS_memfd_create, { 0, MFD_CLOEXEC | MFD_HUGETLB }, FAIL(ENOMEM) },
+    { SYS_madvise, { 0, 4096, MADV_DONTNEED }, ALLOW },
+    { SYS_madvise, { 0, 4096, MADV_MERGEABLE }, FAIL(EINVAL) },
+    { SYS_prctl, { 15 /* PR_SET_NAME */ }, ALLOW },
+    { SYS_prctl, { 67 /* PR_SET_MEMORY_MERGE */, 1 }, FAIL(EINVAL) },
     { SYS_setrlimit, { RLIMIT_NOFILE }, ALLOW },
     { SYS_setrlimit, { RLIMIT_CORE }, FAIL(0) },
     { SYS_prlimit64, { 0, RLIMIT_CORE, 0 }, ALLOW },
