@@ -187,10 +187,13 @@ static void run_batch(struct store *s, struct db *d, struct op *batch, size_t n)
             r = db_script(d, "SAVEPOINT one", &err);
         if (r < 0)
             break;
-        if (op->run(op, d, &op->err) < 0)
-            r = db_script(d, n > 1 ? "ROLLBACK TO SAVEPOINT one" : "ROLLBACK", &err);
-        else if (n == 1)
+        if (op->run(op, d, &op->err) < 0) {
+            r = db_script(d, n > 1 ? "ROLLBACK TO SAVEPOINT one" : "ROLLBACK", NULL);
+            if (r < 0) /* such a failure, a full disk, has ended the transaction already */
+                err = op->err;
+        } else if (n == 1) {
             r = db_script(d, "COMMIT", &err);
+        }
         if (r == 0 && n > 1)
             r = db_script(d, "RELEASE SAVEPOINT one", &err);
     }
@@ -200,7 +203,8 @@ static void run_batch(struct store *s, struct db *d, struct op *batch, size_t n)
         return;
     (void)db_script(d, "ROLLBACK", NULL);
     for (struct op *op = batch; op; op = op->next)
-        op->err = err;
+        if (op->err.code == 0)
+            op->err = err;
 }
 
 static void give_back(struct store *s, struct op *batch)

@@ -9,6 +9,7 @@
 #include <sqlite3.h>
 
 #include "base/str.h"
+#include "store/queue.h"
 #include "store_test.h"
 
 struct result {
@@ -305,6 +306,60 @@ static void a_failed_write_of_a_batch_takes_no_other_with_it(void **state)
     assert_int_equal(create("i99", "key", "other").claim, STORE_NEW);
     l = load();
     assert_int_equal(l.n, 8);
+}
+
+struct failure {
+    int calls;
+    enum abx_reason reason;
+    char text[ABX_ERR_MSG_MAX];
+};
+
+static void on_failed(void *user, const struct store_created *c, const struct abx_err *failure)
+{
+    struct failure *f = user;
+
+    (void)c;
+    f->calls++;
+    f->reason = failure ? failure->reason : ABX_REASON_NONE;
+    (void)snprintf(f->text, sizeof f->text, "%s", failure ? failure->msg : "");
+}
+
+/* SQLite ends the transaction by itself then, of one write or of several. */
+static void a_full_disk_is_what_a_write_fails_with(void **state)
+{
+    static char config[1 << 20];
+    struct store_sandbox small[] = { row("i1", NULL), row("i2", NULL) }, large = row("i3", NULL);
+    struct failure failed[4] = { 0 };
+    struct abx_err err = { 0 };
+    char path[80];
+    sqlite3 *other;
+
+    (void)state;
+    memset(config, 'x', sizeof config - 1);
+    large.config = config;
+    assert_int_equal(db_script(queue_db(store), "PRAGMA max_page_count = 100", &err), 0);
+    /* Somebody else writes: what comes after the first write waits for it and is a batch then. */
+    (void)snprintf(path, sizeof path, "%s/abx.db", dir);
+    assert_int_equal(sqlite3_open(path, &other), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(store_sandbox_create(store, i < 2 ? &small[i] : &large, "h", on_failed,
+                                              &failed[i], &err),
+                         0);
+    assert_int_equal(sqlite3_close(other), SQLITE_OK);
+    while (failed[2].calls == 0)
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    assert_int_equal(failed[2].reason, ABX_REASON_DISK_FULL);
+    assert_non_null(strstr(failed[2].text, "database or disk is full"));
+    for (int i = 0; i < 2; i++) /* in the batch or before it */
+        assert_true(failed[i].calls == 1 && (failed[i].reason == ABX_REASON_NONE ||
+                                             failed[i].reason == ABX_REASON_DISK_FULL));
+
+    assert_int_equal(store_sandbox_create(store, &large, "h", on_failed, &failed[3], &err), 0);
+    while (failed[3].calls == 0)
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    assert_int_equal(failed[3].reason, ABX_REASON_DISK_FULL);
+    assert_int_equal(create("i4", NULL, "h").code, 0); /* and what comes behind goes well */
 }
 
 static void a_full_queue_refuses_creates_but_no_removal(void **state)
@@ -666,6 +721,7 @@ int main(void)
         TEST(keys_of_other_teams_are_other_keys),
         TEST(a_forgotten_key_can_be_claimed_again),
         TEST(a_failed_write_of_a_batch_takes_no_other_with_it),
+        TEST(a_full_disk_is_what_a_write_fails_with),
         TEST(a_full_queue_refuses_creates_but_no_removal),
         TEST(closing_finishes_what_is_queued),
         TEST(old_keys_are_pruned),
