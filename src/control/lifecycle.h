@@ -106,6 +106,7 @@ struct sandbox {
     bool is_removing;    /* removing: the row's deletion is queued */
     bool has_no_pause; /* thawing: what failed was the pause at its end; the next try comes later */
     bool is_row_behind; /* it was resumed, and its row still says paused */
+    bool is_row_coming; /* which is being changed */
     bool is_known;      /* a gateway that asked has heard of it before it ran */
     bool is_told;       /* killing: every gateway has dropped it */
     bool is_answered;   /* the creators have their answer */

@@ -224,7 +224,10 @@ static void on_written_at_last(void *user, const struct abx_err *failure)
 
     if (failure)
         log_err("row of a resumed sandbox cannot be written yet", failure);
-    else if (sb)
+    if (!sb)
+        return;
+    sb->is_row_coming = false;
+    if (!failure)
         sb->is_row_behind = false;
 }
 
@@ -236,7 +239,7 @@ void lifecycle_write_rows(struct lifecycle *l)
         _cleanup_(freep) char *config = NULL;
         struct late_row *late;
 
-        if (!sb->is_row_behind || sb->state != SANDBOX_RUNNING)
+        if (!sb->is_row_behind || sb->is_row_coming || sb->state != SANDBOX_RUNNING)
             continue;
         if (sb->config_next) /* a change is on its way, with all the rest: next time */
             continue;
@@ -246,6 +249,7 @@ void lifecycle_write_rows(struct lifecycle *l)
         late->lifecycle = l;
         (void)snprintf(late->id, sizeof late->id, "%s", sb->id);
         config = json_dumps(sb->config, JSON_COMPACT);
+        sb->is_row_coming = true;
         if (write_resumed(sb, config, on_written_at_last, late, &err) < 0)
             on_written_at_last(late, &err);
     }

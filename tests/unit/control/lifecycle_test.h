@@ -716,6 +716,39 @@ static _unused_ void start_anew(const char *id, enum driver_state there)
     end_list(ids, 1, false);
 }
 
+struct event_count {
+    const char *type;
+    bool is_over;
+    unsigned n;
+};
+
+static _unused_ void count_event(void *user, const struct store_event *events, size_t n,
+                                 const struct abx_err *failure)
+{
+    struct event_count *c = user;
+
+    assert_null(failure);
+    for (size_t i = 0; i < n; i++)
+        c->n += strcmp(events[i].type, c->type) == 0;
+    c->is_over = true;
+}
+
+static _unused_ bool has_counted(void *user)
+{
+    return ((struct event_count *)user)->is_over;
+}
+
+/* Events of a sandbox, behind all that was written. */
+static _unused_ unsigned events_of(const char *id, const char *type)
+{
+    struct store_event_filter filter = { .team = "t", .sandbox_id = id, .limit = STORE_EVENTS_MAX };
+    struct event_count c = { .type = type };
+
+    assert_int_equal(store_events(w.store, &filter, count_event, &c, NULL), 0);
+    assert_true(run_until(has_counted, &c));
+    return c.n;
+}
+
 static _unused_ unsigned kills_of(const char *id)
 {
     unsigned n = 0;

@@ -185,6 +185,28 @@ static void a_resume_whose_row_fails_is_one_all_the_same(void **state)
     json_decref(asked.config);
 }
 
+/* A write may take longer than the time from one comparison to the next. */
+static void a_row_that_is_on_its_way_is_not_written_again(void **state)
+{
+    struct answer a = { 0 };
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_RUNNING, &a, id);
+    reach_paused(SANDBOX_WAKING, id);
+    set_faults("resume.row 1 fail\n");
+    assert_true(end_change(NULL));
+    assert_true(run_until(is_requested, &reached));
+    for (int i = 0; i < 2; i++) {
+        set_faults(i == 0 ? "store.run 1 fail\n" : ""); /* a failed one is tried again */
+        lifecycle_write_rows(w.lifecycle);
+        lifecycle_write_rows(w.lifecycle);
+        end_store_calls();
+        assert_int_equal(find(id)->is_row_behind, i == 0);
+    }
+    assert_int_equal(events_of(id, "sandbox.lifecycle.resumed"), 1);
+}
+
 static void a_row_that_cannot_be_deleted_does_not_hold_up_the_kill(void **state)
 {
     struct kill_answer k = { 0 };
@@ -258,6 +280,7 @@ int main(void)
         FAULTY(a_start_that_cannot_be_asked_for_names_itself),
         FAULTY(a_pause_whose_row_fails_leaves_it_running),
         FAULTY(a_resume_whose_row_fails_is_one_all_the_same),
+        FAULTY(a_row_that_is_on_its_way_is_not_written_again),
         FAULTY(a_row_that_cannot_be_deleted_does_not_hold_up_the_kill),
         FAULTY(a_row_that_cannot_be_written_does_not_keep_who_asked),
         FAULTY(a_kill_goes_on_until_its_calls_can_be_made),
