@@ -191,6 +191,13 @@ void act_reopen(struct sandbox *sb, const struct change *c)
     sb->lifecycle->opts.on_visible(sb->lifecycle->opts.user, sb);
 }
 
+static void on_demoted(void *user, const struct abx_err *failure)
+{
+    (void)user;
+    if (failure)
+        log_err("row of a paused sandbox", failure);
+}
+
 void lifecycle_demote(struct sandbox *sb, enum loss loss)
 {
     static const char *const data[] = {
@@ -212,10 +219,12 @@ void lifecycle_demote(struct sandbox *sb, enum loss loss)
 
     sb->keeps_memory = false;
     row = sandbox_row(sb, "paused");
+    if (loss == LOSS_ALL)
+        row.pause_mode = "lost"; /* so that a restart does not tell it again */
     uuid_new(id);
     log_warn(loss == LOSS_ALL ? "nothing is left of a paused sandbox"
                               : "the memory of a paused sandbox is lost, its files are kept",
              "id", sb->id, NULL);
-    if (store_sandbox_pause(sb->lifecycle->opts.store, &row, &event, NULL, NULL, &err) < 0)
-        log_err("row of a paused sandbox", &err);
+    if (store_sandbox_pause(sb->lifecycle->opts.store, &row, &event, on_demoted, NULL, &err) < 0)
+        on_demoted(NULL, &err);
 }

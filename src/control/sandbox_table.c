@@ -410,7 +410,9 @@ int sandbox_from_row(struct sandbox *sb, const struct store_sandbox *row, struct
     sb->disk_mb = row->disk_mb;
     r = take_config(sb, row->config, err);
     /* A pause that is said not to keep it ends what is there of it. */
-    sb->keeps_memory = !row->pause_mode || strcmp(row->pause_mode, "filesystem") != 0;
+    sb->is_missing = row->pause_mode && strcmp(row->pause_mode, "lost") == 0;
+    sb->keeps_memory =
+        !sb->is_missing && (!row->pause_mode || strcmp(row->pause_mode, "filesystem") != 0);
     if (r == 0)
         r = read_envs(sb, row->envs, err);
     if (r == ABX_DATA_LOSS) {

@@ -62,9 +62,9 @@ struct store_sandbox {
     uint32_t memory_mb;
     uint32_t disk_mb;
     const char *execution_id;
-    const char *config;          /* JSON: metadata, network, lifecycle; no environment values */
-    const char *envs;            /* JSON object of its environment, or empty: for a start anew */
-    const char *pause_mode;      /* "full", "filesystem", empty: not paused */
+    const char *config;     /* JSON: metadata, network, lifecycle; no environment values */
+    const char *envs;       /* JSON object of its environment, or empty: for a start anew */
+    const char *pause_mode; /* "full", "filesystem", "lost" (nothing is left), empty: not paused */
     const char *idempotency_key; /* NULL or empty = none */
     const char *rollback_copy;   /* what its files are changed for at the moment; empty = nothing */
     const char *rollback_to;     /* the snapshot that those are of */

@@ -194,6 +194,33 @@ static void a_stop_of_what_the_driver_does_not_know_is_done(void **state)
     assert_true(find(id)->is_missing);
 }
 
+static void what_is_lost_is_told_once(void **state)
+{
+    struct answer a = { 0 };
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_PAUSED, &a, id);
+    for (int i = 0; i < 3; i++) {
+        lifecycle_driver_up(w.lifecycle);
+        end_list(NULL, 0, false);
+        assert_true(find(id)->is_missing);
+        assert_false(find(id)->keeps_memory);
+        assert_int_equal(events_of(id, "sandbox.lifecycle.updated"), 1);
+        close_all();
+        open_all();
+        assert_true(is_paused(id));
+    }
+    /* It was there after all, and goes once more. */
+    w.fake.state = DRIVER_STOPPED;
+    for (size_t i = 0; i < 2; i++) {
+        lifecycle_driver_up(w.lifecycle);
+        end_list((const char *[]){ id }, 1 - i, false);
+        assert_int_equal(find(id)->is_missing, i);
+    }
+    assert_int_equal(events_of(id, "sandbox.lifecycle.updated"), 2);
+}
+
 static void a_stop_that_fails_for_ever_is_over_one_day(void **state)
 {
     struct answer a = { 0 };
@@ -713,6 +740,7 @@ int main(void)
         TEST(without_memory_the_files_are_synced_and_the_processes_end_last),
         TEST(a_stop_that_fails_is_tried_again),
         TEST(a_stop_of_what_the_driver_does_not_know_is_done),
+        TEST(what_is_lost_is_told_once),
         TEST(a_stop_that_fails_for_ever_is_over_one_day),
         TEST(a_freeze_that_fails_leaves_it_running),
         TEST(a_wake_that_fails_leaves_it_paused),
