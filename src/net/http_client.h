@@ -21,7 +21,8 @@ struct http_conn;
 
 struct http_conn_events {
     /* Response head: 1xx except 100, then the final one; after a 101 that the request asked for on_body
-     * carries raw bytes, write sends raw bytes and end half-closes. */
+     * carries raw bytes, write sends raw bytes and end half-closes, whether or not the request had been
+     * ended before. */
     void (*on_head)(void *user, struct http_conn *c, const struct http1_head *head);
     /* Only while reading is on, the end of an empty body too. Reading is off when a request starts. */
     void (*on_body)(void *user, struct http_conn *c, struct slice data, bool is_end);

@@ -14,10 +14,8 @@ struct relay {
     struct relay_opts opts;
     struct http_exchange *ex; /* NULL once it is gone */
     uint64_t length;          /* of the request body */
-    bool is_request_ended;
+    bool is_request_ended;    /* false again when the server switches protocols */
     bool has_read_body;
-    bool is_upgrade;
-    bool is_raw; /* the server agreed */
     bool is_response_sent;
     int status;
     int64_t head_ns;
@@ -137,10 +135,16 @@ static uint64_t response_length(const struct http1_head *head)
     case HTTP1_BODY_NONE:
         break;
     }
-    /* The answer to a HEAD tells the length of what a GET would have got. */
+    /* The answer to a HEAD may tell the length of what a GET would have got. */
     if (str_parse_u64(http1_head_value(head, "content-length"), UINT64_MAX - 1, &length))
         return length;
-    return http1_head_find(head, "transfer-encoding") ? HTTP_LENGTH_UNKNOWN : 0;
+    return HTTP_LENGTH_UNKNOWN;
+}
+
+static bool has_own_end(const struct http1_head *head)
+{
+    return head->status != 101 &&
+           (head->framing == HTTP1_BODY_NONE || head->framing == HTTP1_BODY_LENGTH);
 }
 
 static void server_head(void *user, struct http_conn *c, const struct http1_head *head)
@@ -157,7 +161,6 @@ static void server_head(void *user, struct http_conn *c, const struct http1_head
     n = response_fields(r, head, fields);
     if (head->status == 101) {
         result = http_exchange_upgrade(r->ex, fields, n, NULL);
-        r->is_raw = result == 0;
     } else {
         result = http_exchange_respond(r->ex, head->status, fields, n, response_length(head), NULL);
     }
@@ -167,11 +170,12 @@ static void server_head(void *user, struct http_conn *c, const struct http1_head
     }
     r->is_response_sent = true;
     if (r->opts.ret_is_stream)
-        *r->opts.ret_is_stream =
-            head->status == 101 || response_length(head) == HTTP_LENGTH_UNKNOWN;
+        *r->opts.ret_is_stream = !has_own_end(head);
     http_conn_read(c, true);
-    if (r->is_raw)
+    if (head->status == 101) {
+        r->is_request_ended = false;
         http_exchange_read(r->ex, true);
+    }
 }
 
 static void server_body(void *user, struct http_conn *c, struct slice data, bool is_end)
@@ -198,7 +202,7 @@ static void server_writable(void *user, struct http_conn *c)
     struct relay *r = user;
 
     (void)c;
-    if (r->ex && (r->is_upgrade ? r->is_raw : !r->is_request_ended))
+    if (r->ex && !r->is_request_ended)
         http_exchange_read(r->ex, true);
 }
 
@@ -245,12 +249,10 @@ int relay_start(const struct relay_opts *opts, struct abx_err *err)
         return result;
     }
     http_exchange_begin(opts->ex, &client_events, r);
-    for (size_t i = 0; i < opts->n_fields && head->is_upgrade && r->length == 0; i++)
-        r->is_upgrade = r->is_upgrade || slice_ieq_str(opts->fields[i].name, "upgrade");
-    if (r->length == 0 && !r->is_upgrade) {
+    if (r->length == 0) {
         r->is_request_ended = true;
         http_conn_end(opts->conn);
-    } else if (!r->is_upgrade && http_conn_is_connected(opts->conn)) {
+    } else if (http_conn_is_connected(opts->conn)) {
         /* Before that nothing of the body is consumed, so that another connection can be tried. */
         http_exchange_read(opts->ex, true);
     }

@@ -174,6 +174,34 @@ def test_a_reset_reaches_the_other_side(world, client):
     expect_reset(conn)
 
 
+@pytest.mark.parametrize(("framing", "body"), [
+    (b"Content-Length: 2", b"{}"),
+    (b"Transfer-Encoding: chunked", b"2\r\n{}\r\n0\r\n\r\n"),
+    (b"Transfer-Encoding: chunked", b"0\r\n\r\n"),
+])  # fmt: skip
+def test_a_request_with_a_body_may_switch_too(world, client, framing, body):
+    """As Docker's API does. What the client sent then ended the gateway, and with it everyone's connections."""
+    raw = Raw(world.sandbox("ia"), 3000)
+    client.sock.sendall(b"POST /exec HTTP/1.1\r\nHost: h\r\nE2b-Sandbox-Id: ia\r\nE2b-Sandbox-Port: 3000\r\n"
+                        b"Connection: upgrade\r\nUpgrade: example/1\r\n" + framing + b"\r\n\r\n" + body)
+    conn, head = raw.accept()
+    while not head.endswith(body):
+        head += conn.recv(100)
+    conn.sendall(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: example/1\r\n\r\n")
+    assert client.head().status == 101
+    for text in (b"one", b"two"):
+        client.sock.sendall(text)
+        assert conn.recv(100) == text
+        conn.sendall(text)
+        assert client.take(3) == text
+    client.sock.shutdown(1)
+    assert conn.recv(1) == b""
+    conn.sendall(b"last")
+    conn.close()
+    assert client.take(4) == b"last" and client.sock.recv(1) == b""
+    assert world.process.poll() is None
+
+
 def test_a_server_that_does_not_upgrade_answers(world, client):
     world.sandbox("ia").echo(3000)
     got = client.request("GET", "/", {**to("ia", 3000), **UPGRADE})

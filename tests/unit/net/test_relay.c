@@ -145,6 +145,15 @@ static void passes_the_length_of_head(void **state)
     expect_part(client, got, sizeof(got), "\r\n\r\n");
     assert_non_null(strstr(got, "Content-Length: 77\r\n"));
     assert_true(seen.result.is_reusable);
+    /* One that does not tell it: nobody knows it. */
+    send_str(client, "HEAD / HTTP/1.1\r\nHost: h\r\n\r\n");
+    expect_part(upstream, got, sizeof(got), "\r\n\r\n");
+    send_str(upstream, "HTTP/1.1 200 OK\r\nX-Last: 1\r\n\r\n");
+    got[0] = '\0';
+    expect_part(client, got, sizeof(got), "\r\n\r\n");
+    assert_null(strstr(got, "Content-Length"));
+    assert_null(strstr(got, "Transfer-Encoding"));
+    assert_true(seen.dones == 2 && seen.result.is_reusable);
     stop();
 }
 
@@ -317,6 +326,42 @@ static void upgrades_join_raw_connections(void **state)
     stop();
 }
 
+/* Docker's API does so: the protocols are switched behind the body. */
+static void upgrades_of_requests_with_a_body_join_too(void **state)
+{
+    static const char *const heads[] = { "Content-Length: 2\r\n\r\n{}",
+                                         "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+                                         "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(heads); i++) {
+        char got[2048] = "";
+
+        start();
+        send_str(client,
+                 "POST /exec HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n");
+        send_str(client, heads[i]);
+        take_upstream();
+        expect_part(upstream, got, sizeof(got), i == 0 ? "{}" : "0\r\n\r\n");
+        assert_non_null(strstr(got, "Upgrade: tcp\r\n"));
+        send_str(upstream, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: tcp\r\n"
+                           "Connection: Upgrade\r\n\r\nfrom-server");
+        got[0] = '\0';
+        expect_part(client, got, sizeof(got), "from-server");
+        send_str(client, "from-client");
+        got[0] = '\0';
+        expect_part(upstream, got, sizeof(got), "from-client");
+        assert_int_equal(shutdown(client, SHUT_WR), 0);
+        assert_int_equal(expect_end(upstream, NULL, 0), 0);
+        send_str(upstream, "last");
+        expect_part(client, got, sizeof(got), "last");
+        fd_close(TAKE_FD(upstream));
+        RUN_UNTIL(seen.dones == 1);
+        assert_int_equal(seen.result.err.code, 0);
+        stop();
+    }
+}
+
 static void refused_upgrades_are_plain_answers(void **state)
 {
     char got[2048] = "";
@@ -369,6 +414,7 @@ int main(void)
         T(leaving_clients_drop_the_upstream),
         T(early_answers_end_uploads),
         T(upgrades_join_raw_connections),
+        T(upgrades_of_requests_with_a_body_join_too),
         T(refused_upgrades_are_plain_answers),
         T(upgraded_upstreams_are_dropped_with_the_client),
     };
