@@ -494,16 +494,17 @@ static int turn(struct supervisor *s, int64_t deadline_ns, int *ret_signal, stru
     return 0;
 }
 
-/* Waits until no role of [first, n_roles) runs; kills what is left at the deadline. */
+/* Waits until none of the roles runs; kills what is left at the deadline. Roles that hurry are told of another signal that comes
+ * meanwhile. */
 static void wait_roles(struct supervisor *s, struct role *const *roles, size_t n,
-                       int64_t timeout_ns)
+                       int64_t timeout_ns, bool hurries)
 {
     int64_t deadline = time_mono_ns() + timeout_ns;
     bool was_killed = false;
-    int ignored = 0;
 
     for (;;) {
         bool is_alive = false;
+        int signo = 0;
 
         for (size_t i = 0; i < n; i++)
             is_alive |= roles[i]->pid > 0;
@@ -520,7 +521,9 @@ static void wait_roles(struct supervisor *s, struct role *const *roles, size_t n
             was_killed = true;
             deadline = time_mono_ns() + STOP_TIMEOUT_NS;
         }
-        (void)turn(s, deadline, &ignored, NULL);
+        (void)turn(s, deadline, &signo, NULL);
+        for (size_t i = 0; signo != 0 && hurries && i < n; i++)
+            signal_role(roles[i], signo);
     }
 }
 
@@ -565,7 +568,7 @@ static bool end_sandboxes(struct supervisor *s)
         if (s->engine.pid == 0 && role_start(&s->engine, &err) < 0)
             continue;
         signal_role(&s->engine, SIGINT);
-        wait_roles(s, s->roles, 1, i == 0 ? KILL_ALL_TIMEOUT_NS : KILL_RETRY_TIMEOUT_NS);
+        wait_roles(s, s->roles, 1, i == 0 ? KILL_ALL_TIMEOUT_NS : KILL_RETRY_TIMEOUT_NS, false);
         if (s->engine.pid == 0 && s->engine.status == 0)
             return true;
     }
@@ -573,8 +576,9 @@ static bool end_sandboxes(struct supervisor *s)
     return false;
 }
 
-/* The engine goes first when sandboxes are to be killed, so that control can write down that they were;
- * last when they are kept, so that no request fails for want of it. */
+/* Gateways let requests in flight end first, for 5 s, unless a second signal comes; of streams, which may have no end, only where
+ * their sandboxes go on (SIGINT tells them). Of the rest the engine is first when sandboxes are to be killed, so that control can
+ * write down that they were; last when they are kept, so that no request fails for want of it. */
 static void stop_all(struct supervisor *s, bool kill_sandboxes)
 {
     bool are_killed = false;
@@ -584,14 +588,14 @@ static void stop_all(struct supervisor *s, bool kill_sandboxes)
     if (s->is_ready)
         log_info("stopping", "sandboxes", kill_sandboxes ? "kill" : "keep", NULL);
     for (size_t i = 2; i < s->n_roles; i++)
-        signal_role(s->roles[i], SIGTERM);
-    wait_roles(s, s->roles + 2, s->n_roles - 2, STOP_TIMEOUT_NS);
+        signal_role(s->roles[i], kill_sandboxes ? SIGINT : SIGTERM);
+    wait_roles(s, s->roles + 2, s->n_roles - 2, STOP_TIMEOUT_NS, true);
     if (kill_sandboxes)
         are_killed = end_sandboxes(s);
     signal_role(&s->control, are_killed ? SIGINT : SIGTERM);
-    wait_roles(s, s->roles + 1, 1, STOP_TIMEOUT_NS);
+    wait_roles(s, s->roles + 1, 1, STOP_TIMEOUT_NS, false);
     signal_role(&s->engine, SIGTERM);
-    wait_roles(s, s->roles, 1, STOP_TIMEOUT_NS);
+    wait_roles(s, s->roles, 1, STOP_TIMEOUT_NS, false);
     remove_run_dir(s);
 }
 

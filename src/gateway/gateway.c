@@ -313,6 +313,18 @@ void gateway_stop(struct gateway *g)
     http_server_stop(g->server);
 }
 
+static bool end_streams(void *user, struct row *row)
+{
+    (void)user;
+    gateway_break_off(row, true);
+    return true;
+}
+
+void gateway_end_streams(struct gateway *g)
+{
+    table_each(&g->table, end_streams, NULL);
+}
+
 size_t gateway_connections(const struct gateway *g)
 {
     return http_server_connections(g->server);

@@ -1,8 +1,8 @@
 /* gateway.h - the gateway of one process: public HTTP on one side, sandboxes and control plane on the
  * other (architecture.md 2).
  *
- * Lifetime: gateway_new starts serving. gateway_stop lets running requests end; gateway_close breaks
- * what is left. After the loop has run dry gateway_free frees the memory.
+ * Lifetime: gateway_new starts serving. gateway_stop lets running requests end, gateway_end_streams those of them that would not
+ * by themselves; gateway_close breaks what is left. After the loop has run dry gateway_free frees the memory.
  */
 #pragma once
 
@@ -36,6 +36,8 @@ struct gateway_opts {
 int gateway_new(const struct gateway_opts *opts, struct gateway **ret, struct abx_err *err);
 /* Accepts no more. */
 void gateway_stop(struct gateway *g);
+/* Breaks off what is a stream by now, out of whichever sandbox, without a last chunk (as a pause does). */
+void gateway_end_streams(struct gateway *g);
 /* Clients that are connected. */
 size_t gateway_connections(const struct gateway *g);
 void gateway_close(struct gateway *g);

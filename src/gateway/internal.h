@@ -134,6 +134,8 @@ void upstream_leave(struct request *r);
 void upstream_clear(struct row *row, int code);
 
 /* pause.c */
+/* Breaks off what reaches into the sandbox: a client that has not got all of an answer sees that. */
+void gateway_break_off(struct row *row, bool streams_only);
 /* Requests wait from now on; answers HoldDone when no connection into the sandbox is left. */
 void gateway_hold(struct gateway *g, const char *id, uint32_t drain_ms, uint64_t seq);
 /* The row has changed or lost a connection: the hold may be done with. Before it is freed, in any case. */

@@ -15,7 +15,7 @@
 #include "net/role_args.h"
 #include "net/tls.h"
 
-#define DRAIN_MS 5000u /* what running requests get after SIGTERM */
+#define DRAIN_MS 5000u /* what running requests get at a stop */
 #define DRAIN_LOOK_MS 50u
 #define FDS_RESERVED 256u
 #define FDS_PER_CLIENT 3u /* its own, one into its sandbox, a share of those idle and kept ready */
@@ -30,6 +30,7 @@ static const char usage[] =
     "  --max-key-connections N  into all sandboxes of one API key (half of --max-connections)\n"
     "  --counters-fd N --counters-block N  memory and block to count in\n"
     "  --wait-ms N                wait for a restarting role (5000)\n"
+    "  --drain-ms N               what running requests get at a stop (5000)\n"
     "  --access-log               a line for each request\n"
     "  --tls-listen-fd N          a second listener, with TLS\n"
     "  --tls-fd N                 memory with its certificates, read again at SIGHUP\n"
@@ -41,6 +42,7 @@ struct arguments {
     int tls_fd;      /* -1: none */
     int counters_fd; /* the same */
     size_t counters_block;
+    uint32_t drain_ms;
 };
 
 struct process {
@@ -50,7 +52,9 @@ struct process {
     struct tls_server *tls;
     uv_timer_t drain;
     struct heartbeat heartbeat;
-    uint64_t drain_until;
+    uint32_t drain_ms;
+    uint64_t drain_until; /* 0: serving */
+    bool ends_streams;
     struct gateway *gateway;
 };
 
@@ -69,6 +73,7 @@ static int parse_arguments(int argc, char **argv, struct arguments *a, struct ab
         { "counters-fd", ROLE_ARG_FD, AT(counters_fd), NULL },
         { "counters-block", ROLE_ARG_SIZE, AT(counters_block), NULL },
         { "wait-ms", ROLE_ARG_U32, AT(gateway.wait_ms), NULL },
+        { "drain-ms", ROLE_ARG_U32, AT(drain_ms), NULL },
         { "access-log", ROLE_ARG_FLAG, AT(gateway.has_access_log), NULL },
         { "tls-listen-fd", ROLE_ARG_FD, AT(gateway.tls_listen_fd), NULL },
         { "tls-fd", ROLE_ARG_FD, AT(tls_fd), NULL },
@@ -78,7 +83,8 @@ static int parse_arguments(int argc, char **argv, struct arguments *a, struct ab
     *a = (struct arguments){
         .gateway = { .listen_fd = -EBADF, .tls_listen_fd = -EBADF, .domain = "localhost" },
         .tls_fd = -1,
-        .counters_fd = -1
+        .counters_fd = -1,
+        .drain_ms = DRAIN_MS
     };
     r = role_args_parse(argc, argv, options, ARRAY_SIZE(options), a, &a->role, err);
     if (r < 0)
@@ -124,19 +130,25 @@ static void on_drain(uv_timer_t *timer)
 {
     struct process *p = timer->data;
 
+    if (p->ends_streams) /* each time: a request may have become one */
+        gateway_end_streams(p->gateway);
     if (gateway_connections(p->gateway) == 0 || uv_now(timer->loop) >= p->drain_until)
         process_close(p);
 }
 
+/* SIGINT says that the sandboxes are about to be killed: only answers that have an end are worth waiting for. Asked a second
+ * time it ends at once. */
 static void on_signal(uv_signal_t *handle, int signum)
 {
     struct process *p = handle->data;
 
-    (void)signum;
-    if (p->drain_until != 0)
+    if (p->drain_until != 0) {
+        process_close(p);
         return;
+    }
     gateway_stop(p->gateway);
-    p->drain_until = uv_now(handle->loop) + DRAIN_MS;
+    p->ends_streams = signum == SIGINT;
+    p->drain_until = uv_now(handle->loop) + p->drain_ms;
     (void)uv_timer_start(&p->drain, on_drain, 0, DRAIN_LOOK_MS);
 }
 
@@ -226,6 +238,7 @@ static int process_start(struct process *p, struct arguments *a, struct abx_err 
     if (r < 0)
         return r;
     a->gateway.loop = &p->loop;
+    p->drain_ms = a->drain_ms;
     return gateway_new(&a->gateway, &p->gateway, err);
 }
 

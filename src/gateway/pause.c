@@ -54,7 +54,7 @@ void gateway_hold_check(struct gateway *g, struct row *row)
     free(h);
 }
 
-static void break_off(struct row *row, bool streams_only)
+void gateway_break_off(struct row *row, bool streams_only)
 {
     for (struct request *r = row->active; r; r = r->row_next)
         if (r->is_stream || !streams_only)
@@ -67,7 +67,7 @@ static void on_drained(struct wait *w)
 
     /* Its end follows from the loop: gateway_hold_check. */
     log_info("requests are broken off by a pause", "id", h->row->id, NULL);
-    break_off(h->row, false);
+    gateway_break_off(h->row, false);
 }
 
 void gateway_hold(struct gateway *g, const char *id, uint32_t drain_ms, uint64_t seq)
@@ -87,13 +87,13 @@ void gateway_hold(struct gateway *g, const char *id, uint32_t drain_ms, uint64_t
     }
     h = calloc(1, sizeof(*h));
     if (!h) { /* nothing of it may go on; control does not hear and disconnects us */
-        break_off(row, false);
+        gateway_break_off(row, false);
         return;
     }
     *h = (struct hold){ .row = row, .seq = seq, .link = g->table.generation };
     row->hold = h;
     wait_start(&g->waits, &h->wait, drain_ms, on_drained);
-    break_off(row, true);
+    gateway_break_off(row, true);
     row->n_active++; /* stays whatever those that wait do */
     upstream_clear(row, ABX_UNAVAILABLE);
     row->n_active--;

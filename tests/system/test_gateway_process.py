@@ -1,5 +1,6 @@
 """The real abx-gateway as a process: other roles restart, rights are given up, it stops, logs, and survives a storm."""
 
+import signal
 import socket
 import struct
 import threading
@@ -8,7 +9,7 @@ import time
 import ipc_frames as ipc
 import pytest
 from gateway_fakes import ENVD, PAUSED, PAUSING, RUNNING, Client, World
-from gateway_kit import GONE, begin_stream, client, expect_reset, fds, needs_root, to, world  # noqa: F401
+from gateway_kit import CHUNKED, GONE, Raw, begin_stream, client, expect_reset, fds, needs_root, to, world  # noqa: F401
 from waiting import BUSY_S, until
 
 pytestmark = needs_root
@@ -219,6 +220,45 @@ def test_sigterm_lets_requests_end(build_dir, tmp_path):
     assert client.chunk() == b"end" and client.chunk() == b""
     client.close()
     assert world.process.wait(BUSY_S) == 0
+    assert world.close() == 0
+
+
+def begin_request(world, name):
+    """(client, the sandbox's end) of a request that has had no answer yet."""
+    client, raw = Client(world), Raw(world.sandbox(name))
+    client.send("GET", "/", to(name))
+    return client, raw.accept()[0]
+
+
+def test_sigint_lets_requests_end_but_no_stream(build_dir, tmp_path):
+    """Its sandboxes are about to be killed: what has no end of its own is broken off."""
+    world = World(build_dir, tmp_path, "--drain-ms", "3600000")
+    streaming = Client(world)
+    begin_stream(world, streaming)
+    answered, answers = begin_request(world, "ib")
+    late, begins_late = begin_request(world, "ic")
+    world.process.send_signal(signal.SIGINT)
+    expect_reset(streaming.sock)
+    begins_late.sendall(CHUNKED + b"5\r\nhello\r\n")
+    expect_reset(late.sock)
+    assert world.process.poll() is None
+    answers.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwhole")
+    assert answered.response().body == b"whole"
+    for client in (streaming, answered, late):
+        client.close()
+    assert world.process.wait(BUSY_S) == 0
+    assert world.close() == 0
+
+
+def test_who_is_asked_twice_to_stop_does_at_once(build_dir, tmp_path):
+    world = World(build_dir, tmp_path, "--drain-ms", "3600000")
+    client = Client(world)
+    begin_stream(world, client)
+    # Two that come too fast are one.
+    until(lambda: world.process.poll() is not None or world.process.terminate(), "its end")
+    assert world.process.returncode == 0
+    expect_reset(client.sock)
+    client.close()
     assert world.close() == 0
 
 
