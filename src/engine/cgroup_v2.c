@@ -188,10 +188,10 @@ int cgroup_v2_prepare(struct cgroup_tree *t, int base_fd, unsigned controllers, 
     return r < 0 ? r : set_weight_and_caps(t, err);
 }
 
-/* What the guest may do itself; see cgroup_create. */
+/* What the guest may do itself; see cgroup_create. No controllers for groups of its own: in one with next to
+ * no cpu time, kernels before 6.18 let killed processes wait for it, too, and the sandbox would not end. */
 static const char *const delegated[] = {
-    "cgroup.procs",      "guest/cgroup.procs",  "user",
-    "user/cgroup.procs", "user/cgroup.threads", "user/cgroup.subtree_control"
+    "cgroup.procs", "guest/cgroup.procs", "user", "user/cgroup.procs", "user/cgroup.threads",
 };
 
 static int fill(struct cgroup_tree *t, int fd, uid_t uid_base, struct abx_err *err)

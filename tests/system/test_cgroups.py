@@ -242,7 +242,7 @@ def test_two_instances_do_not_see_each_other(tool, instance):
 
 
 DELEGATED = """
-import os, sys
+import errno, os, sys
 base = [l.split(":", 2)[2].strip() for l in open("/proc/self/cgroup") if l.startswith("0:")][0]
 mount = [l.split()[4] for l in open("/proc/self/mountinfo") if " - cgroup2 " in l][0]
 user = mount + base
@@ -258,6 +258,7 @@ steps.append(write(user + "/../guest/cgroup.procs", str(os.getpid())))   # back 
 steps.append(write(user + "/cgroup.procs", str(os.getpid())))
 for limit in ("cgroup.freeze", "cgroup.kill", "cgroup.max.descendants", "../cgroup.freeze", "../cgroup.max.depth", "../cpu.max", "cpu.max"):
     steps.append(1 if write(user + "/" + limit, "1") else 0)            # the host's
+steps.append(1 if write(user + "/cgroup.subtree_control", "") == errno.EACCES else 0)
 try:
     os.mkdir(user + "/../mine"); steps.append(0)
 except PermissionError:
