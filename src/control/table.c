@@ -46,6 +46,7 @@ struct wake {
     struct table *table;
     uint64_t gateway;
     uint64_t seq;
+    char id[SANDBOX_ID_SIZE];
 };
 
 struct table {
@@ -278,11 +279,16 @@ static void on_woken(void *user, int status, const struct abx_err *failure)
 {
     struct wake *w = user;
     struct gateway *g = gateway_find(w->table, w->gateway);
+    const struct sandbox *sb = lifecycle_find(w->table->lifecycle, w->id);
     Abx__Ipc__WakeReply reply = ABX__IPC__WAKE_REPLY__INIT;
     Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
-    struct abx_err err = { 0 };
+    struct abx_err err = { 0 }, gone;
 
     (void)status;
+    if (failure && (!sb || !sandbox_is_visible(sb))) {
+        (void)err_set(&gone, ABX_NOT_FOUND, "%s", failure->msg);
+        failure = &gone;
+    }
     frame.body_case = ABX__IPC__FRAME__BODY_WAKE_REPLY;
     frame.wake_reply = &reply;
     if (g && g->conn &&
@@ -309,7 +315,8 @@ static void wake(struct gateway *g, uint64_t seq, const char *id)
     else if (sb && !sandbox_wakes_itself(sb))
         r = err_set(&err, ABX_NOT_FOUND, "traffic does not wake sandbox '%s'", id);
     if (r == 0) {
-        *w = (struct wake){ g->table, g->number, seq };
+        *w = (struct wake){ g->table, g->number, seq, "" };
+        (void)snprintf(w->id, sizeof w->id, "%s", id);
         r = lifecycle_request(l, id, &request, on_woken, w, &err);
     }
     if (r == 0)

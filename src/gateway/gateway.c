@@ -133,6 +133,7 @@ static void take_remove(struct gateway *g, const char *id, uint64_t seq)
     row->remove_seq = seq;
     row->remove_link = g->table.generation;
     gateway_drop_row(g, row);
+    requests_wake(g); /* those that waited for it ask control what became of it */
 }
 
 static bool find_old(void *user, struct row *row)
@@ -204,8 +205,10 @@ static void on_engine_frame(void *user, struct ipc_conn *c, const Abx__Ipc__Fram
         return;
     row = table_find(&g->table, f->died->sandbox_id);
     log_info("sandbox ended", "id", f->died->sandbox_id, "reason", f->died->reason, NULL);
-    if (row)
-        gateway_drop_row(g, row); /* the next request asks control */
+    if (!row)
+        return;
+    gateway_drop_row(g, row); /* the next request asks control, and so does each that waits */
+    requests_wake(g);
 }
 
 static void on_engine_up(void *user, struct ipc_conn *c, const Abx__Ipc__HelloReply *hello)

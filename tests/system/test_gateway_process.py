@@ -8,7 +8,7 @@ import time
 
 import ipc_frames as ipc
 import pytest
-from gateway_fakes import ENVD, PAUSED, PAUSING, RUNNING, Client, World
+from gateway_fakes import CREATING, ENVD, PAUSED, PAUSING, RUNNING, Client, World
 from gateway_kit import CHUNKED, GONE, Raw, begin_stream, client, expect_reset, fds, needs_root, to, world  # noqa: F401
 from waiting import BUSY_S, until
 
@@ -127,6 +127,36 @@ def test_all_who_wait_for_a_wake_wait_as_long_as_who_asked(build_dir, tmp_path):
     assert [c.response().json()["path"] for c in (asker, second, third, elsewhere)] == ["/1", "/2", "/3", "/5"]
     assert world.control.wakes.empty()
     for c in (asker, second, third, stranger, elsewhere):
+        c.close()
+    assert world.close() == 0
+
+
+@pytest.mark.parametrize("end", ["killed", "died"])
+def test_who_waits_for_a_sandbox_that_ends_hears_so(build_dir, tmp_path, end):
+    """Whatever it waited for, and nothing else happens at this gateway that would make it look again."""
+    world = World(build_dir, tmp_path, "--wait-ms", "20000")
+    woken = world.sandbox("ia", state=PAUSED, wakes=True, access_token="secret")
+    made = world.sandbox("ib", state=CREATING)
+    asker, second, third, early = (Client(world) for _ in range(4))
+    asker.send("GET", "/1", to("ia", **{"X-Access-Token": "secret"}))
+    peer, _, seq = world.control.wakes.get(timeout=BUSY_S)
+    second.send("GET", "/2", to("ia", **{"X-Access-Token": "secret"}))
+    woken.state = PAUSING
+    world.control.put(woken)
+    third.send("GET", "/3", to("ia", **{"X-Access-Token": "secret"}))
+    early.send("GET", "/4", to("ib"))
+    assert all(is_silent(c, 0.3) for c in (asker, second, third, early))
+    peer.send(ipc.ERROR, [(1, ipc.NOT_FOUND), (3, "killed meanwhile")], seq)
+    for one, clients in ((woken, (asker, second, third)), (made, (early,))):
+        if end == "killed":
+            world.control.remove(one)
+        else:
+            world.control.rows.pop(one.name)
+            world.engine.died(one)
+        for c in clients:
+            got = c.response()
+            assert (got.status, got.json()) == (502, {"sandboxId": one.name, **GONE})
+    for c in (asker, second, third, early):
         c.close()
     assert world.close() == 0
 

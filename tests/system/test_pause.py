@@ -421,6 +421,28 @@ def test_a_kill_does_not_wait_for_the_disk(service):
     assert answers == [409]
 
 
+def test_a_kill_of_one_that_traffic_wakes_is_told_to_all_who_wait(service):
+    """Each has its answer of before the end, or hears that it is gone; none waits for what will not come."""
+    for _ in range(5):
+        box = service.create(timeout=300, autoPause=True, autoResume={"enabled": True})
+        post(service, box, "pause", {"memory": True})
+        answers, start = [], threading.Barrier(9)
+
+        def ask():
+            start.wait()
+            answers.append(health(service, box))
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for t in threads:
+            t.start()
+        start.wait()
+        assert service.kill(box["sandboxID"]) == 204
+        for t in threads:
+            t.join()
+        assert len(answers) == 8
+        assert all(s == 204 or (s == 502 and "was not found" in a["message"]) for s, a in answers), answers
+
+
 def test_requests_for_one_sandbox_are_done_in_their_order(service):
     box = service.create(timeout=300)
     answers = []
