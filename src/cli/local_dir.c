@@ -174,6 +174,17 @@ bool local_dir_is_live(const struct local_dir *d)
     return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
 }
 
+bool local_dir_is_free(void)
+{
+    struct local_dir d = LOCAL_DIR_INIT;
+    struct abx_err err;
+    int r = open_dir(false, &d, &err);
+    bool is_free = r < 0 ? err.sys == ENOENT : !local_dir_is_live(&d);
+
+    local_dir_close(&d);
+    return is_free;
+}
+
 int local_dir_open(struct local_dir *ret, struct local_service_info *info, struct abx_err *err)
 {
     _cleanup_(closep) int fd = -EBADF;

@@ -5,7 +5,7 @@
  *     <dir>/<uid>.env  0600 <uid>   key, base URL and domain for that user's clients
  *
  * One service has the folder: the first that takes the lock. The kernel drops the lock with the supervisor, so what a
- * dead one left is known to be stale; the next that starts removes it. Users may not open `service`, so each of their
+ * dead one left is known to be stale; the next that starts removes it, or one that runs (supervisor_local.h). Users may not open `service`, so each of their
  * files says which process wrote it. Clients check that, owners and modes (transport/local_service.h).
  */
 #pragma once
@@ -52,6 +52,9 @@ int local_dir_take(const struct local_service_info *info, struct local_dir *ret,
 int local_dir_open(struct local_dir *ret, struct local_service_info *info, struct abx_err *err);
 /* Does a live service have the folder (still)? */
 bool local_dir_is_live(const struct local_dir *d);
+
+/* Could a service take the folder, or make it? False also when it is not root's alone. */
+bool local_dir_is_free(void);
 
 /* Writes (replaces) a user's file. */
 int local_dir_write(const struct local_dir *d, const struct local_service_info *info, uid_t uid,

@@ -27,8 +27,8 @@
 #include "base/threads.h"
 #include "cli/cli.h"
 #include "cli/datadir.h"
-#include "cli/local_key.h"
 #include "cli/supervisor_counters.h"
+#include "cli/supervisor_local.h"
 #include "cli/supervisor_ready.h"
 #include "cli/supervisor_resolv.h"
 #include "cli/supervisor_role.h"
@@ -56,7 +56,7 @@ struct supervisor {
     struct listen_address listen;
     struct supervisor_tls tls;
     char origin[96]; /* http://HOST:PORT as a local client reaches it */
-    struct local_dir local;
+    struct supervisor_local local;
     struct supervisor_counters counters;
     struct resolv_copy resolv; /* for egress */
     int proxy_fd;              /* the same: URL of the proxy, -EBADF without */
@@ -584,7 +584,7 @@ static void stop_all(struct supervisor *s, bool kill_sandboxes)
     bool are_killed = false;
 
     s->is_stopping = true;
-    local_dir_give_up(&s->local); /* who looks from now on is told that nothing runs */
+    supervisor_local_give_up(&s->local); /* who looks from now on is told that nothing runs */
     if (s->is_ready)
         log_info("stopping", "sandboxes", kill_sandboxes ? "kill" : "keep", NULL);
     for (size_t i = 2; i < s->n_roles; i++)
@@ -681,9 +681,10 @@ static int set_up(struct supervisor *s, struct abx_err *err)
     return r < 0 ? r : prepare_roles(s, err);
 }
 
-static void describe_service(const struct supervisor *s, struct local_service_info *info)
+static void describe_service(struct supervisor *s)
 {
-    *info = (struct local_service_info){ 0 };
+    struct local_service_info *info = &s->local.info;
+
     (void)snprintf(info->instance, sizeof info->instance, "%s", s->dir.instance);
     (void)snprintf(info->data_dir, sizeof info->data_dir, "%s", s->dir.path);
     (void)snprintf(info->base_url, sizeof info->base_url, "%s", s->origin);
@@ -692,22 +693,21 @@ static void describe_service(const struct supervisor *s, struct local_service_in
     else
         (void)snprintf(info->domain, sizeof info->domain, "localhost:%u", s->listen.port);
     process_mark(info->process);
+    (void)snprintf(s->local.socket_path, sizeof s->local.socket_path, "%s/admin.sock", s->run_dir);
+    s->local.users = s->opts->local_users;
+    s->local.n_users = s->opts->n_local_users;
 }
 
 /* Clients of users on this machine find the service that has the folder. It works without too. A
  * control that dies meanwhile is started again between two tries. */
 static void publish_locally(struct supervisor *s, int *ret_signal)
 {
-    struct local_service_info info;
     struct abx_err err = { 0 };
-    char socket_path[128];
     int r = ABX_UNAVAILABLE;
 
-    describe_service(s, &info);
-    (void)snprintf(socket_path, sizeof socket_path, "%s/admin.sock", s->run_dir);
+    describe_service(s);
     for (int i = 0; i < PUBLISH_TRIES && *ret_signal == 0; i++) {
-        r = local_publish(&info, socket_path, s->opts->local_users, s->opts->n_local_users,
-                          &s->local, &err);
+        r = supervisor_local_publish(&s->local, &err);
         if (r != ABX_UNAVAILABLE && r != ABX_DEADLINE_EXCEEDED)
             break;
         if (turn(s, time_mono_ns() + PUBLISH_PAUSE_NS, ret_signal, &err) < 0)
@@ -761,7 +761,7 @@ int supervisor_run(const struct supervisor_opts *opts, struct abx_err *err)
     s = (struct supervisor){ .opts = opts,
                              .signal_fd = -EBADF,
                              .dir = DATADIR_INIT,
-                             .local = LOCAL_DIR_INIT,
+                             .local = SUPERVISOR_LOCAL_INIT,
                              .tls = SUPERVISOR_TLS_INIT,
                              .resolv = RESOLV_COPY_INIT,
                              .proxy_fd = -EBADF };
@@ -783,8 +783,10 @@ int supervisor_run(const struct supervisor_opts *opts, struct abx_err *err)
         publish_locally(&s, &signo);
         announce(&s);
     }
-    while (r == 0 && signo == 0)
+    while (r == 0 && signo == 0) {
         r = turn(&s, INT64_MAX, &signo, err);
+        supervisor_local_look(&s.local);
+    }
     stop_all(&s,
              opts->on_exit == EXIT_KILL || (opts->on_exit == EXIT_BY_SIGNAL && signo == SIGINT));
     supervisor_done(&s);

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from service import Service
-from waiting import BUSY_S
+from waiting import BUSY_S, until
 
 USER = 12345  # a uid without a name
 OTHER = 12346
@@ -191,6 +191,23 @@ def test_the_first_service_keeps_it(client, build_dir, service, local_dir):
         assert run.returncode != 0 and f"find the service of '{service.data_dir}'" in run.stderr
     # Its end did not take the other's files along.
     assert config(client, local_dir, USER)["sandbox_base_url"][0] == service.origin
+
+
+@pytest.mark.slow  # it is gone for longer than a restart takes
+def test_the_second_service_takes_over_when_the_first_has_ended(client, build_dir, service, local_dir):
+    with Service(build_dir, "--local-user", str(USER), env=service.env) as other:
+        service.stop(signal.SIGTERM)
+        assert config(client, local_dir, USER)["sandbox_api_key"] == (None, None)
+        until(lambda: config(client, local_dir, USER)["sandbox_base_url"][0] == other.origin, "the other service")
+        for uid in (0, USER):
+            key = config(client, local_dir, uid)["sandbox_api_key"][0]
+            assert status_with(other, key) == 200
+        assert "clients on this machine find this service from now on" in other.logged()
+        # Who comes back is a second one now.
+        service.start()
+        assert config(client, local_dir, USER)["sandbox_base_url"][0] == other.origin
+        assert f"belongs to the running service of '{other.data_dir}'" in service.logged()
+    assert config(client, local_dir, USER)["sandbox_api_key"] == (None, None)
 
 
 def test_a_folder_that_is_not_roots_is_not_used(build_dir, base_template, local_dir):
