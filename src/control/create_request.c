@@ -70,7 +70,8 @@ int timeout_check(int64_t timeout_s, int64_t max_timeout_s, struct abx_err *err)
 }
 
 /* An object of strings; counts their bytes. */
-static int check_string_map(json_t *map, const char *name, size_t max, struct abx_err *err)
+static int check_string_map(json_t *map, const char *name, size_t each, size_t max,
+                            struct abx_err *err)
 {
     const char *key;
     json_t *value;
@@ -80,7 +81,7 @@ static int check_string_map(json_t *map, const char *name, size_t max, struct ab
     {
         if (!json_is_string(value))
             return wrong_type(err, name, "an object of strings");
-        size += strlen(key) + json_string_length(value);
+        size += strlen(key) + json_string_length(value) + each;
     }
     if (size > max)
         return err_set(err, ABX_INVALID_ARGUMENT, "%s is too large: %zu bytes (max %zu)", name,
@@ -95,7 +96,7 @@ static int check_envs(json_t *body, struct create_request *r, struct abx_err *er
     int c = get_typed(body, "envVars", JSON_OBJECT, "an object of strings", &envs, err);
 
     if (c == 0)
-        c = check_string_map(envs, "envVars", CREATE_ENVS_MAX, err);
+        c = check_string_map(envs, "envVars", CREATE_ENV_FRAME, CREATE_ENVS_MAX, err);
     if (c < 0)
         return c;
     json_object_foreach(envs, key, value)
@@ -242,7 +243,7 @@ static int keep_rest(json_t *body, struct create_request *r, struct abx_err *err
 
     c = get_typed(body, "metadata", JSON_OBJECT, "an object of strings", &metadata, err);
     if (c == 0)
-        c = check_string_map(metadata, "metadata", CREATE_METADATA_MAX, err);
+        c = check_string_map(metadata, "metadata", 0, CREATE_METADATA_MAX, err);
     if (c == 0)
         c = get_typed(body, "mcp", JSON_OBJECT, "an object", &mcp, err);
     if (c < 0)

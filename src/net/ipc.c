@@ -9,6 +9,8 @@
 #include "base/str.h"
 
 #define FRAMES_PER_WAKEUP 16
+/* Unpacked, an entry of two short strings takes up to 116 bytes for its 8 in the frame. */
+#define MEMORY_FACTOR 16
 
 /* One frame that the peer could not take yet. */
 struct queued {
@@ -70,7 +72,7 @@ static void capped_free(void *data, void *p)
 
 Abx__Ipc__Frame *ipc_frame_decode(const uint8_t *p, size_t n)
 {
-    struct capped c = { { capped_alloc, capped_free, &c }, 4 * n + IPC_FRAME_MAX };
+    struct capped c = { { capped_alloc, capped_free, &c }, MEMORY_FACTOR * n + IPC_FRAME_MAX };
 
     return abx__ipc__frame__unpack(&c.a, n, p);
 }

@@ -8,7 +8,8 @@
  * Rules: MSG_TRUNC and MSG_CTRUNC end the connection; a frame that cannot be decoded ends it; a
  * frame of version 0 or without a known body is answered by Error; descriptors that the receiver
  * does not take are closed; frames that the peer cannot take yet wait in a queue of at most
- * IPC_QUEUE_FRAMES and IPC_QUEUE_BYTES. Decoding uses an allocator capped at 4 x frame + 64 KiB.
+ * IPC_QUEUE_FRAMES and IPC_QUEUE_BYTES. Decoding uses an allocator capped at 16 x frame + 64 KiB,
+ * of which any list of entries that a frame has room for needs less.
  * All calls belong to the loop's thread. No callback is called from inside a function of this file
  * that the user called.
  */

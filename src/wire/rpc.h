@@ -26,8 +26,9 @@ enum rpc_status rpc_json_decode(const ProtobufCMessageDescriptor *type, struct s
                                 ProtobufCMessage **ret, struct rpc_error *e);
 enum rpc_status rpc_proto_decode(const ProtobufCMessageDescriptor *type, struct slice bytes,
                                  ProtobufCMessage **ret, struct rpc_error *e);
-/* rpc_proto_decode with another limit on memory: `factor` x input + 64 KiB. A list of small messages
- * needs about 9 times its packed form; servers do not allow that, clients take their server's word. */
+/* rpc_proto_decode with another limit on memory: `factor` x input + 64 KiB instead of 4 x input + 4 MiB. A list
+ * of small messages needs about 9 times its packed form, one of short strings up to 25 times; servers allow that
+ * up to what a command's arguments can be, clients take their server's word. */
 #define RPC_ANSWER_FACTOR 16
 enum rpc_status rpc_proto_decode_within(const ProtobufCMessageDescriptor *type, struct slice bytes,
                                         size_t factor, ProtobufCMessage **ret, struct rpc_error *e);

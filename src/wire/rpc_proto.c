@@ -160,14 +160,9 @@ static void capped_free(void *data, void *p)
     free(p);
 }
 
-enum rpc_status rpc_proto_decode(const ProtobufCMessageDescriptor *type, struct slice bytes,
-                                 ProtobufCMessage **ret, struct rpc_error *e)
-{
-    return rpc_proto_decode_within(type, bytes, 4, ret, e);
-}
-
-enum rpc_status rpc_proto_decode_within(const ProtobufCMessageDescriptor *type, struct slice bytes,
-                                        size_t factor, ProtobufCMessage **ret, struct rpc_error *e)
+static enum rpc_status decode(const ProtobufCMessageDescriptor *type, struct slice bytes,
+                              size_t factor, size_t spare, ProtobufCMessage **ret,
+                              struct rpc_error *e)
 {
     static const uint8_t nothing = 0;
     const uint8_t *p = bytes.n > 0 ? bytes.p : &nothing;
@@ -179,8 +174,8 @@ enum rpc_status rpc_proto_decode_within(const ProtobufCMessageDescriptor *type, 
 
     if (!message_check(&c, type, slice_of(p, bytes.n), 1))
         return RPC_INVALID;
-    if (!__builtin_mul_overflow(bytes.n, factor, &left) && left < SIZE_MAX - 65536)
-        cap.left = left + 65536;
+    if (!__builtin_mul_overflow(bytes.n, factor, &left) && left < SIZE_MAX - spare)
+        cap.left = left + spare;
     m = protobuf_c_message_unpack(type, &allocator, bytes.n, p);
     if (m) {
         *ret = m;
@@ -188,6 +183,18 @@ enum rpc_status rpc_proto_decode_within(const ProtobufCMessageDescriptor *type, 
     }
     (void)fail(&c, p, "malformed message, or it needs too much memory");
     return cap.is_oom ? RPC_OOM : RPC_INVALID;
+}
+
+enum rpc_status rpc_proto_decode(const ProtobufCMessageDescriptor *type, struct slice bytes,
+                                 ProtobufCMessage **ret, struct rpc_error *e)
+{
+    return decode(type, bytes, 4, 4u << 20, ret, e);
+}
+
+enum rpc_status rpc_proto_decode_within(const ProtobufCMessageDescriptor *type, struct slice bytes,
+                                        size_t factor, ProtobufCMessage **ret, struct rpc_error *e)
+{
+    return decode(type, bytes, factor, 65536, ret, e);
 }
 
 enum buf_status rpc_proto_encode(const ProtobufCMessage *m, struct buf *b)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import processes
 import pytest
+from envd import Envd
 from limits import own_groups
 from service import OWNER, Service, clean_up, left_behind
 from waiting import BUSY_S, until
@@ -217,6 +218,18 @@ def test_connection_waits_while_every_gateway_is_dead(service):
     assert all(c.recv(64).startswith(b"HTTP/1.1 200") for c in conns)
     for c in conns:
         c.close()
+
+
+def test_an_environment_of_many_small_variables(service):
+    """It ended the connection of control and engine, on which all sandboxes depend."""
+    for n in (1100, 3000):
+        wanted = {f"A{i}": "x" for i in range(n)}
+        box = service.create(timeout=60, envVars=wanted)
+        assert service.request("GET", "/envs", headers=Envd(service, box).headers)[2].items() >= wanted.items()
+        assert service.kill(box["sandboxID"]) == 204
+    status, _, answer = service.request("POST", "/v2/sandboxes", {"templateID": "base", "envVars": {f"A{i}": "" for i in range(9000)}})
+    assert status == 400 and "envVars is too large" in answer["message"]
+    assert "cannot be read" not in (service.data_dir / "serve.log").read_text()
 
 
 def test_keys(service):

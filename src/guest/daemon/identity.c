@@ -91,7 +91,8 @@ int identity_decode(struct identity *id, struct slice message, struct abx_err *e
     Abx__Ipc__GuestFrame *frame;
     int r = 0;
 
-    if (rpc_proto_decode(&abx__ipc__guest_frame__descriptor, message, &m, &e))
+    if (rpc_proto_decode_within(&abx__ipc__guest_frame__descriptor, message, RPC_ANSWER_FACTOR, &m,
+                                &e))
         return err_set(err, ABX_INVALID_ARGUMENT, "control message: %s", e.text);
     frame = (Abx__Ipc__GuestFrame *)m;
     if (frame->version == 0 || frame->body_case != ABX__IPC__GUEST_FRAME__BODY_IDENTITY)

@@ -13,6 +13,8 @@
 #include "guest/envd/metrics.h"
 #include "guest/envd/terminal.h"
 
+#define ENVS_MAX (512u << 10) /* what a message to the guest can hold, each byte escaped */
+
 /* --- answers ----------------------------------------------------------------------------------- */
 
 size_t envd_cors_fields(struct http1_field *to)
@@ -164,7 +166,7 @@ static void on_preflight(struct http_exchange *ex, const struct http1_head *head
 /* {"KEY":"value",...} of the sandbox's own environment. */
 static void on_envs(struct envd *e, struct http_exchange *ex)
 {
-    _cleanup_(buf_done) struct buf b = BUF_INIT(256u << 10);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(ENVS_MAX);
     bool bad = buf_append_byte(&b, '{');
 
     for (size_t i = 0; !bad && i < e->id->n_envs; i++) {

@@ -357,6 +357,25 @@ static void large_maps_are_refused_by_name(void **state)
     free(value);
 }
 
+/* In the message to the engine each has its own bytes. */
+static void many_small_variables_are_refused_too(void **state)
+{
+    _cleanup_(create_request_done) struct create_request r;
+    _cleanup_(json_unrefp) json_t *envs = json_object();
+    _cleanup_(json_unrefp) json_t *body =
+        json_pack("{s:s,s:O}", "templateID", "base", "envVars", envs);
+    struct abx_err err;
+    char name[16];
+
+    (void)state;
+    for (int i = 0; i < 5000; i++) {
+        (void)snprintf(name, sizeof(name), "%d", i);
+        assert_int_equal(json_object_set_new(envs, name, json_string("")), 0);
+    }
+    assert_int_equal(create_request_parse(body, true, &limits, &r, &err), ABX_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.msg, "envVars is too large"));
+}
+
 static void a_template_is_needed(void **state)
 {
     static const char *const texts[] = { "{}", "{\"templateID\":1}", "{\"templateID\":null}",
@@ -382,6 +401,7 @@ int main(void)
         cmocka_unit_test(private_traffic_needs_secure_in_the_first_version),
         cmocka_unit_test(what_is_kept_is_what_came),
         cmocka_unit_test(large_maps_are_refused_by_name),
+        cmocka_unit_test(many_small_variables_are_refused_too),
         cmocka_unit_test(a_template_is_needed),
     };
 

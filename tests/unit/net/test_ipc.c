@@ -511,6 +511,40 @@ static void decoding_is_bounded(void **state)
     assert_null(ipc_frame_decode(p, n));
 }
 
+/* What control lets a client choose as the environment of a sandbox. */
+static void many_short_variables_are_decoded(void **state)
+{
+    static Abx__Ipc__Identity__EnvsEntry entries[4000], *list[4000];
+    static char names[4000][5];
+    static char empty[] = "";
+    Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT, *got;
+    Abx__Ipc__Create create = ABX__IPC__CREATE__INIT;
+    Abx__Ipc__Identity identity = ABX__IPC__IDENTITY__INIT;
+    _cleanup_(freep) uint8_t *p = calloc(1, IPC_FRAME_MAX);
+    size_t n;
+
+    (void)state;
+    assert_non_null(p);
+    for (size_t i = 0; i < ARRAY_SIZE(entries); i++) {
+        abx__ipc__identity__envs_entry__init(&entries[i]);
+        (void)snprintf(names[i], sizeof(names[i]), "%u", (unsigned)i % 10000);
+        entries[i].key = names[i];
+        entries[i].value = empty;
+        list[i] = &entries[i];
+    }
+    identity.envs = list;
+    identity.n_envs = ARRAY_SIZE(list);
+    create.identity = &identity;
+    frame.body_case = ABX__IPC__FRAME__BODY_CREATE;
+    frame.create = &create;
+    n = ipc_frame_encode(&frame, p);
+    assert_true(n > 0);
+    got = ipc_frame_decode(p, n);
+    assert_non_null(got);
+    assert_int_equal(got->create->identity->n_envs, ARRAY_SIZE(list));
+    abx__ipc__frame__free_unpacked(got, NULL);
+}
+
 /* --- listener and client ------------------------------------------------------------------------ */
 
 struct server {
@@ -684,6 +718,7 @@ int main(void)
         T(malformed_messages_end_the_connection),
         T(unknown_body_and_version_zero_are_answered),
         T(decoding_is_bounded),
+        T(many_short_variables_are_decoded),
         T(client_connects_again),
         T(strangers_are_closed),
         T(bad_socket_paths_are_errors),

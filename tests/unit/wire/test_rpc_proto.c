@@ -146,6 +146,28 @@ static void memory_is_limited(void **state)
     rpc_message_free(m);
 }
 
+/* `echo $(seq 20000)`, as a client that speaks protobuf sends it. */
+static void commands_may_have_many_short_arguments(void **state)
+{
+    _cleanup_(buf_done) struct buf b = BUF_INIT(1 << 20), args = BUF_INIT(1 << 20);
+    ProtobufCMessage *m = NULL;
+    uint8_t head[4] = { 0x0a };
+
+    for (size_t i = 0; i < 20000; i++)
+        (void)buf_append(&args,
+                         "\x12\x05"
+                         "12345",
+                         7);
+    head[1] = (uint8_t)(args.len & 127) | 128;
+    head[2] = (uint8_t)(args.len >> 7 & 127) | 128;
+    head[3] = (uint8_t)(args.len >> 14);
+    (void)buf_append(&b, head, sizeof(head));
+    (void)buf_append_slice(&b, buf_slice(&args));
+    assert_int_equal(rpc_proto_decode(START, buf_slice(&b), &m, NULL), RPC_OK);
+    assert_int_equal(((Process__StartRequest *)m)->process->n_args, 20000);
+    rpc_message_free(m);
+}
+
 /* A client takes an answer of many small messages: here events of files with short names. */
 static void answers_may_need_more_memory(void **state)
 {
@@ -153,12 +175,12 @@ static void answers_may_need_more_memory(void **state)
     _cleanup_(buf_done) struct buf b = BUF_INIT(1 << 20);
     ProtobufCMessage *m = NULL;
 
-    for (size_t i = 0; i < 60000; i++)
+    for (size_t i = 0; i < 120000; i++)
         (void)buf_append(&b, "\x0a\x05\x0a\x01x\x10\x01", 7);
     assert_int_equal(rpc_proto_decode(type, buf_slice(&b), &m, NULL), RPC_INVALID);
     assert_int_equal(rpc_proto_decode_within(type, buf_slice(&b), RPC_ANSWER_FACTOR, &m, NULL),
                      RPC_OK);
-    assert_int_equal(((Filesystem__GetWatcherEventsResponse *)m)->n_events, 60000);
+    assert_int_equal(((Filesystem__GetWatcherEventsResponse *)m)->n_events, 120000);
     rpc_message_free(m);
 }
 
@@ -176,8 +198,11 @@ static void full_buffer_gets_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_forms_agree),         cmocka_unit_test(malformed_bytes),
-        cmocka_unit_test(memory_is_limited),        cmocka_unit_test(answers_may_need_more_memory),
+        cmocka_unit_test(both_forms_agree),
+        cmocka_unit_test(malformed_bytes),
+        cmocka_unit_test(memory_is_limited),
+        cmocka_unit_test(commands_may_have_many_short_arguments),
+        cmocka_unit_test(answers_may_need_more_memory),
         cmocka_unit_test(full_buffer_gets_nothing),
     };
 
