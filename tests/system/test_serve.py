@@ -393,7 +393,7 @@ def test_a_data_dir_that_was_deleted_under_its_sandboxes(build_dir, base_templat
         processes.wait_gone(inits)
         new = service.create(timeout=600)["sandboxID"]
         assert [box["sandboxID"] for box in service.request("GET", "/v2/sandboxes")[2]] == [new] != [old]
-        service.until_clean()
+        service.until_clean(may_repair=True)  # their rows are gone, and a log in which a service ended
         assert "could not be prepared" not in service.logged()
         mounts = Path("/proc/self/mountinfo").read_text()
         assert mounts.count(str(service.data_dir)) == is_image
@@ -572,6 +572,20 @@ def test_the_audit_sees_what_a_gateway_still_holds(build_dir, base_template):
             for pid in gateways:
                 processes.send(pid, signal.SIGCONT)
         s.until_clean()
+
+
+@pytest.mark.slow
+def test_what_has_no_row_is_ended_and_the_tests_hear_of_it(build_dir, base_template):
+    with Service(build_dir) as s:
+        box = s.create(timeout=600)["sandboxID"]
+        s.until_clean()
+        sockets = (s.data_dir / "control/engine.sock", f"/run/abx/{s.instance()}/gateway/engine.sock")
+        tool = subprocess.run([Path(build_dir) / "tests/tools/engine_tool", *sockets], input="create stranger base\n", capture_output=True, text=True, timeout=BUSY_S)
+        assert tool.stdout.startswith("ok "), tool
+        until(s.repairs, "the end of the stranger")
+        with pytest.raises(AssertionError, match="killing a sandbox without a row.*stranger"):
+            s.until_clean()
+        assert s.kill(box) == 204
 
 
 def test_two_services_share_a_machine(build_dir, base_template):
