@@ -105,11 +105,13 @@ struct sandbox {
     bool is_killed;      /* killing: nothing of it is left at the driver */
     bool is_removing;    /* removing: the row's deletion is queued */
     bool has_no_pause; /* thawing: what failed was the pause at its end; the next try comes later */
-    bool is_row_behind; /* it was resumed, and its row still says paused */
-    bool is_row_coming; /* which is being changed */
-    bool is_known;      /* a gateway that asked has heard of it before it ran */
-    bool is_told;       /* killing: every gateway has dropped it */
-    bool is_answered;   /* the creators have their answer */
+    bool is_row_behind;    /* it was resumed or rolled back, and its row does not say so yet */
+    bool is_row_coming;    /* but is being changed */
+    bool is_late_rollback; /* then: it was rolled back */
+    char *late_data;       /* and that is what the event of it tells */
+    bool is_known;         /* a gateway that asked has heard of it before it ran */
+    bool is_told;          /* killing: every gateway has dropped it */
+    bool is_answered;      /* the creators have their answer */
     bool has_died;
 };
 

@@ -170,7 +170,8 @@ void act_wake(struct sandbox *sb, const struct change *c);
 void act_wake_failed(struct sandbox *sb, const struct change *c);
 void act_resume_row(struct sandbox *sb, const struct change *c);
 void act_resumed(struct sandbox *sb, const struct change *c);
-/* Tries again to write the rows of those that were resumed: a crash would take them back to their pause. */
+/* Tries again to write the rows of those that were resumed or rolled back: a crash would take them back to their pause, or
+ * start them once more. */
 void lifecycle_write_rows(struct lifecycle *l);
 
 /* --- lifecycle_rollback.c --- */

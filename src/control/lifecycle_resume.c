@@ -149,19 +149,23 @@ void act_wake_failed(struct sandbox *sb, const struct change *c)
 }
 
 /* The row says `running` from started_ms on, and the event comes. `config` may be NULL: it stays as it is. */
-static int write_resumed(struct sandbox *sb, const char *config, store_done_fn done, void *user,
+static int write_running(struct sandbox *sb, const char *config, store_done_fn done, void *user,
                          struct abx_err *err)
 {
-    _cleanup_(freep) char *data = pause_event_data(sb, "request");
+    _cleanup_(freep) char *resumed = pause_event_data(sb, "request");
+    const char *data = sb->is_late_rollback ? sb->late_data : resumed;
     char id[UUID_SIZE];
     struct store_event event = { .id = id,
-                                 .type = "sandbox.lifecycle.resumed",
+                                 .type = sb->is_late_rollback ? "sandbox.lifecycle.rolled_back"
+                                                              : "sandbox.lifecycle.resumed",
                                  .data = data ? data : "{}",
                                  .time_ms = sb->started_ms };
     struct store_sandbox row = sandbox_row(sb, "running");
 
     uuid_new(id);
-    row.config = config; /* what is not changed may be on its way to be */
+    row.config = config;      /* what is not changed may be on its way to be */
+    if (sb->is_late_rollback) /* which leaves started_ms as it was */
+        event.time_ms = time_wall_ms();
     return store_sandbox_run(sb->lifecycle->opts.store, &row, NULL, &event, done, user, err);
 }
 
@@ -174,13 +178,14 @@ void act_resume_row(struct sandbox *sb, const struct change *c)
 
     if (c->created)
         lifecycle_take_created(sb, c->created);
+    sb->is_late_rollback = false;
     sb->started_ms = time_wall_ms();
     sb->timeout_ms = sb->operation->request.timeout_ms;
     sb->end_ms = sb->started_ms + sb->timeout_ms;
     if (r == 0 && sb->operation->request.config)
         r = operation_configure(sb, sb->operation, &config, &err);
     if (r == 0)
-        r = write_resumed(sb, config, call_on_store, call, &err);
+        r = write_running(sb, config, call_on_store, call, &err);
     if (r < 0)
         call_failed(sb, call, &err);
 }
@@ -223,7 +228,7 @@ static void on_written_at_last(void *user, const struct abx_err *failure)
     struct sandbox *sb = lifecycle_find(late->lifecycle, late->id);
 
     if (failure)
-        log_err("row of a resumed sandbox cannot be written yet", failure);
+        log_err("row of a running sandbox cannot be written yet", failure);
     if (!sb)
         return;
     sb->is_row_coming = false;
@@ -250,7 +255,7 @@ void lifecycle_write_rows(struct lifecycle *l)
         (void)snprintf(late->id, sizeof late->id, "%s", sb->id);
         config = json_dumps(sb->config, JSON_COMPACT);
         sb->is_row_coming = true;
-        if (write_resumed(sb, config, on_written_at_last, late, &err) < 0)
+        if (write_running(sb, config, on_written_at_last, late, &err) < 0)
             on_written_at_last(late, &err);
     }
 }

@@ -371,8 +371,12 @@ static void set_time(struct sandbox *sb)
 
 void act_rolled_back(struct sandbox *sb, const struct change *c)
 {
-    if (c->failure)
-        log_err("row of a sandbox that was rolled back", c->failure);
+    sb->is_row_behind = sb->is_late_rollback = c->failure != NULL;
+    if (c->failure) {
+        log_err("row of a sandbox that was rolled back cannot be written yet", c->failure);
+        free(sb->late_data);
+        sb->late_data = event_data(sb);
+    }
     set_time(sb);
     log_change(sb);
     sb->lifecycle->opts.on_visible(sb->lifecycle->opts.user, sb);

@@ -169,6 +169,7 @@ static void on_timer_closed(uv_handle_t *h)
     free(sb->config_text);
     free(sb->answer);
     free(sb->data);
+    free(sb->late_data);
     json_decref(sb->config);
     json_decref(sb->config_next);
     free(sb);

@@ -207,6 +207,33 @@ static void a_row_that_is_on_its_way_is_not_written_again(void **state)
     assert_int_equal(events_of(id, "sandbox.lifecycle.resumed"), 1);
 }
 
+/* Else a restart would start it once more, and its processes be lost. */
+static void a_rollback_whose_last_row_fails_is_written_later(void **state)
+{
+    static const char *const faults[] = { "store.run 1 fail\n", "rollback.settle 1 fail\n" };
+    struct answer a = { 0 };
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_RUNNING, &a, id);
+    for (unsigned i = 0; i < ARRAY_SIZE(faults); i++) {
+        reach_rollback(SANDBOX_RESTARTING, id);
+        set_faults(faults[i]);
+        end_create(NULL);
+        assert_true(run_until(is_requested, &reached));
+        assert_int_equal(reached.status, 200);
+        assert_true(runs(id));
+        assert_true(find(id)->is_row_behind);
+        lifecycle_write_rows(w.lifecycle);
+        end_store_calls();
+        assert_false(find(id)->is_row_behind);
+        assert_int_equal(events_of(id, "sandbox.lifecycle.rolled_back"), i + 1);
+        assert_int_equal(count_rows(), 1);
+        assert_int_equal(state_of(id), SANDBOX_RUNNING);
+    }
+    assert_int_equal(events_of(id, "sandbox.lifecycle.resumed"), 0);
+}
+
 static void a_row_that_cannot_be_deleted_does_not_hold_up_the_kill(void **state)
 {
     struct kill_answer k = { 0 };
@@ -281,6 +308,7 @@ int main(void)
         FAULTY(a_pause_whose_row_fails_leaves_it_running),
         FAULTY(a_resume_whose_row_fails_is_one_all_the_same),
         FAULTY(a_row_that_is_on_its_way_is_not_written_again),
+        FAULTY(a_rollback_whose_last_row_fails_is_written_later),
         FAULTY(a_row_that_cannot_be_deleted_does_not_hold_up_the_kill),
         FAULTY(a_row_that_cannot_be_written_does_not_keep_who_asked),
         FAULTY(a_kill_goes_on_until_its_calls_can_be_made),
