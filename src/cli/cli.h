@@ -34,6 +34,11 @@ int cmd_client(int argc, char **argv);
 /* First of all in main: a closed standard descriptor would become one of our sockets or files. What is put there refuses what
  * it is for, so that reading and writing still fail. */
 void cli_keep_standard_places(void);
+/* Last of all in main: flushes standard output. Returns `status`, or 1 in place of 0 with a message when something of the
+ * output could not be written; that is said once, however often this is called. */
+int cli_end(int status);
+/* Prints `text` in quotes of the shell. */
+void cli_print_shell_word(const char *text);
 
 /* Prints "abx: <message>" to stderr and returns the exit status that fits `err`. */
 int cli_fail(const struct abx_err *err);

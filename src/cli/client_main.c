@@ -13,12 +13,10 @@ static const struct command commands[] = {
 #undef ROW
 };
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
     int status;
-
-    cli_keep_standard_places();
 
     for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
         if (strcmp(name, commands[i].name) == 0)
@@ -29,4 +27,10 @@ int main(int argc, char **argv)
     (void)fprintf(stderr, "abx-client: '%s' is no command of the client: it is run by abx(1)\n",
                   name);
     return 2;
+}
+
+int main(int argc, char **argv)
+{
+    cli_keep_standard_places();
+    return cli_end(run(argc, argv));
 }

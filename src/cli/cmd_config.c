@@ -82,10 +82,7 @@ static int load(const struct config_opts *o, abx_config **ret)
 
 static int print_done(int failed)
 {
-    if (!failed && fflush(stdout) == 0)
-        return 0;
-    (void)fputs("abx: write to standard output failed\n", stderr);
-    return 1;
+    return cli_end(failed ? 1 : 0);
 }
 
 static int print_json(const json_t *j)

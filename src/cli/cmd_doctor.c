@@ -50,7 +50,7 @@ static int print_json(const json_t *j, int status)
     int r = json_put(j, stdout, JSON_INDENT(2));
 
     (void)putchar('\n');
-    return r < 0 || fflush(stdout) != 0 ? 1 : status;
+    return cli_end(r < 0 ? 1 : status);
 }
 
 static void print_checks(const json_t *probe)

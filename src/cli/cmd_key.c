@@ -63,7 +63,7 @@ static int print_json(const json_t *j)
     int r = json_put(j, stdout, JSON_INDENT(2));
 
     (void)putchar('\n');
-    return r < 0 || fflush(stdout) != 0;
+    return r < 0 && !ferror(stdout); /* what cannot be written, main says */
 }
 
 static int key_create(const struct key_opts *o, int argc, char **argv, struct abx_err *err)
@@ -90,7 +90,7 @@ static int key_create(const struct key_opts *o, int argc, char **argv, struct ab
     if (r < 0)
         return r;
     if (o->is_json)
-        return print_json(reply) ? err_set(err, ABX_INTERNAL, "write to stdout failed") : 0;
+        return print_json(reply) ? err_set(err, ABX_INTERNAL, "the answer is no JSON") : 0;
     (void)fprintf(stderr, "key %s; it is shown only now:\n", text_of(reply, "id"));
     (void)printf("%s\n", text_of(reply, "key"));
     return 0;
@@ -112,7 +112,7 @@ static int key_list(const struct key_opts *o, int argc, char **argv, struct abx_
     keys = json_object_get(reply, "keys");
     time_format_rfc3339((int64_t)time(NULL) * 1000, now);
     if (o->is_json)
-        return print_json(keys) ? err_set(err, ABX_INTERNAL, "write to stdout failed") : 0;
+        return print_json(keys) ? err_set(err, ABX_INTERNAL, "the answer is no JSON") : 0;
     (void)printf("%-14s %-20s %-10s %-25s %-25s %s\n", "ID", "NAME", "TEAM", "CREATED", "LAST USED",
                  "STATE");
     json_array_foreach(keys, i, k)
@@ -146,7 +146,7 @@ static int key_revoke(const struct key_opts *o, int argc, char **argv, struct ab
     if (r < 0)
         return r;
     if (o->is_json)
-        return print_json(reply) ? err_set(err, ABX_INTERNAL, "write to stdout failed") : 0;
+        return print_json(reply) ? err_set(err, ABX_INTERNAL, "the answer is no JSON") : 0;
     (void)printf("revoked %s\n", text_of(reply, "id"));
     return 0;
 }

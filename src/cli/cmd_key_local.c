@@ -64,11 +64,11 @@ int key_local(const char *data_dir, const char *user_text, bool is_json, struct 
             json_pack("{s:s,s:I,s:s,s:s}", "user", user.name, "uid", (json_int_t)user.uid,
                       "base_url", info.base_url, "data_dir", info.data_dir);
 
-        if (!j || json_put(j, stdout, JSON_INDENT(2)) < 0)
-            return err_set(err, ABX_INTERNAL, "write to stdout failed");
+        if (!j || (json_put(j, stdout, JSON_INDENT(2)) < 0 && !ferror(stdout)))
+            return err_set(err, ABX_INTERNAL, "the answer is no JSON");
         (void)putchar('\n');
     } else {
         (void)printf("clients of user %s find %s by themselves\n", user.name, info.base_url);
     }
-    return fflush(stdout) != 0 ? err_set(err, ABX_INTERNAL, "write to stdout failed") : 0;
+    return 0;
 }

@@ -195,7 +195,7 @@ static int template_list(const struct template_cmd *o)
         int r = json_put(list, stdout, JSON_INDENT(2));
 
         (void)putchar('\n');
-        return r < 0 || fflush(stdout) != 0;
+        return cli_end(r < 0);
     }
     (void)printf("%-16s %-20s %-8s %-12s %-26s %8s  %s\n", "NAME", "ID", "CURRENT", "SUITE",
                  "CREATED", "MIB", "PATH");

@@ -64,12 +64,10 @@ static bool is_help(const char *word)
     return strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : NULL;
 
-    cli_keep_standard_places();
-    log_init("abx");
     if (!name) {
         print_help(stderr);
         return 2;
@@ -93,4 +91,11 @@ int main(int argc, char **argv)
         return 0;
     }
     return run_command(argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+    cli_keep_standard_places();
+    log_init("abx");
+    return cli_end(run(argc, argv));
 }

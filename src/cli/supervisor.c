@@ -720,18 +720,20 @@ static void publish_locally(struct supervisor *s, int *ret_signal)
 
 static void announce(const struct supervisor *s)
 {
+    char key[PATH_MAX + 16];
+
     if (s->tls.share) {
         char port[8];
 
         (void)snprintf(port, sizeof port, "%u", s->tls.listen.port);
         log_info("serving TLS", "host", s->tls.listen.host, "port", port, NULL);
     }
-    (void)printf("export E2B_API_KEY=\"$(cat '%s/admin.key')\"\n"
-                 "export E2B_API_URL=%s\n"
-                 "export E2B_SANDBOX_URL=%s\n"
-                 "ready %s\n",
-                 s->dir.path, s->origin, s->origin, s->origin);
-    (void)fflush(stdout);
+    (void)snprintf(key, sizeof key, "%s/admin.key", s->dir.path);
+    (void)fputs("export E2B_API_KEY=\"$(cat ", stdout);
+    cli_print_shell_word(key);
+    (void)printf(")\"\nexport E2B_API_URL=%s\nexport E2B_SANDBOX_URL=%s\nready %s\n", s->origin,
+                 s->origin, s->origin);
+    (void)cli_end(0); /* serving goes on without a reader */
     notify_systemd("READY=1");
     log_info("ready", "origin", s->origin, "instance", s->dir.instance, NULL);
 }

@@ -1,8 +1,10 @@
 /* util.c - messages, paths and option values of the commands. See cli.h. */
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,6 +22,30 @@ void cli_keep_standard_places(void)
     while (fd >= 0 && fd <= STDERR_FILENO);
     if (fd > STDERR_FILENO)
         (void)close(fd);
+}
+
+int cli_end(int status)
+{
+    int sys = fflush(stdout) == 0 ? 0 : errno;
+
+    if (sys == 0 && !ferror(stdout))
+        return status;
+    (void)fprintf(stderr, "abx: write to standard output: %s\n",
+                  sys ? strerror(sys) : "not all of it could be written");
+    __fpurge(stdout);
+    clearerr(stdout);
+    return status ? status : 1;
+}
+
+void cli_print_shell_word(const char *text)
+{
+    (void)putchar('\'');
+    for (const char *p = text; *p; p++)
+        if (*p == '\'')
+            (void)fputs("'\\''", stdout);
+        else
+            (void)putchar(*p);
+    (void)putchar('\'');
 }
 
 int cli_fail(const struct abx_err *err)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cli_kit import Cli, cli, service  # noqa: F401 (fixtures)
 from fake_envd import FakeEnvd
-from waiting import until
+from waiting import BUSY_S, until
 
 
 @pytest.fixture(scope="module")
@@ -478,6 +478,21 @@ def test_output_that_cannot_be_written(cli):
     process.stderr.close()
     # Nobody has the id of that one.
     assert cli.json("ls", "-m", "mark=full") == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["--help", "version", "doctor", "doctor --json", "serve --print-unit", "serve --help", "completion bash", "key list",
+     "key list --json", "key create", "template list", "config list", "sandbox --help", "sandbox list --help"],
+)
+def test_no_command_succeeds_whose_output_is_lost(cli, service, command):
+    argv = command.split() + (["--data-dir", str(service.data_dir)] if command.startswith("key") else [])
+    with open("/dev/full", "wb") as full:
+        process = cli.popen(*argv, stdout=full)
+        err = process.communicate(timeout=BUSY_S)[1].decode()
+    assert process.returncode == 1
+    assert err.splitlines()[-1] == "abx: write to standard output: No space left on device"
+    assert err.count("standard output") == 1
 
 
 def test_the_callers_environment_is_not_needed(cli, box):

@@ -4,6 +4,8 @@
 #include <locale.h>
 #include <string.h>
 
+#include "cli/client/output.h"
+
 static const struct {
     const char *name;
     int (*run)(struct session *s);
@@ -36,7 +38,7 @@ static int run_command(const struct spec_command *command, int argc, char **argv
 
     if (status == 0 && s.args.wants_help) {
         args_print_help(command, stdout);
-        status = fflush(stdout) != 0;
+        status = output_end();
     } else if (status == 0) {
         status = session_open(&s);
         for (size_t i = 0; status == 0 && i < ARRAY_SIZE(runs); i++)
@@ -68,5 +70,5 @@ int client_run(int argc, char **argv)
     (void)fprintf(argc > 1 ? stdout : stderr,
                   "usage: abx sandbox COMMAND [OPTION...] [ARG...]\n\ncommands:\n");
     spec_print_commands(argc > 1 ? stdout : stderr);
-    return argc > 1 ? fflush(stdout) != 0 : 2;
+    return argc > 1 ? output_end() : 2;
 }

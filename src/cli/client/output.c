@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/str.h"
+#include "cli/cli.h"
 #include "cli/json_out.h"
 
 /* ---- text ---- */
@@ -68,10 +69,7 @@ bool output_has_colour(int fd)
 
 int output_end(void)
 {
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return 0;
-    (void)fprintf(stderr, "abx: write to standard output: %s\n", strerror(errno));
-    return 1;
+    return cli_end(0);
 }
 
 int output_json(json_t *document)
