@@ -10,6 +10,9 @@ BARE_PATH=/usr/sbin:/usr/bin:/sbin:/bin
 CALLER_PATH=$PATH
 PATH=$BARE_PATH
 
+# What root builds others run, also where root's umask is 077.
+umask 022
+
 say() {
     printf '[%4ds] %s\n' $((SECONDS - START)) "$*"
 }

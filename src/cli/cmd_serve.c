@@ -4,6 +4,7 @@
 #include <pwd.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/str.h"
@@ -453,6 +454,8 @@ int cmd_serve(int argc, char **argv)
         return cli_fail(&err);
     }
     s.opts.data_dir = s.data_dir;
+    (void)umask(
+        022); /* the roles' users have to get into their folders; what is secret says so itself */
     r = supervisor_run(&s.opts, &err);
     return r < 0 ? cli_fail(&err) : 0;
 }

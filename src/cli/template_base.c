@@ -724,6 +724,7 @@ int template_base_build(const struct template_base_opts *opts, char ret_dir[PATH
     if (strlen(cache) >= sizeof b.cache)
         return err_set(err, ABX_INVALID_ARGUMENT, "path of the cache too long");
     (void)snprintf(b.cache, sizeof b.cache, "%s", cache);
+    (void)umask(022); /* what the recipe makes is for all users of a sandbox */
     int r = build_run(&b, ret_dir, err);
     build_done(&b);
     return r;

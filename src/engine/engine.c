@@ -25,7 +25,6 @@
 #define LOCK_WAIT_NS (10 * NSEC_PER_SEC)
 #define LOCK_STEP_NS (20 * NSEC_PER_MSEC)
 #define TICK_MS 500
-#define FDS_MIN 1024u
 
 /* --- stop --------------------------------------------------------------------------------------- */
 
@@ -169,9 +168,9 @@ static int set_up_process(struct engine *e, struct abx_err *err)
     n.rlim_cur = n.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &n) < 0)
         return err_sys(err, errno, "descriptor limit");
-    if (n.rlim_cur < FDS_MIN)
+    if (n.rlim_cur < ENGINE_FDS_MIN)
         return err_set(err, ABX_FAILED_PRECONDITION,
-                       "at least %u descriptors are needed (ulimit -n)", FDS_MIN);
+                       "at least %u descriptors are needed (ulimit -n)", ENGINE_FDS_MIN);
     e->fd_limit = n.rlim_cur;
     e->own_uts_fd = open("/proc/self/ns/uts", O_RDONLY | O_CLOEXEC);
     e->exe_fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -532,6 +531,7 @@ int engine_run(const struct options *o, char *const *argv)
     slots_refill(&e);
     look_for_checkpoints(&e);
     log_info("engine ready", "instance", o->instance, NULL);
+    server_log_limits(&e);
     (void)uv_run(&e.loop, UV_RUN_DEFAULT);
     finish(&e);
     if (e.must_restart)

@@ -124,6 +124,8 @@ void engine_stop_if_idle(struct engine *e);
 
 int server_start(struct engine *e, int listen_fd, struct abx_err *err);
 void server_stop(struct engine *e);
+/* Logs which limits do not hold on this machine. */
+void server_log_limits(const struct engine *e);
 /* Answers request `seq` of connection `conn` if it still is there. */
 void server_reply(struct engine *e, uint64_t conn, uint64_t seq, Abx__Ipc__Frame *frame);
 void server_reply_error(struct engine *e, uint64_t conn, uint64_t seq, const struct abx_err *err);

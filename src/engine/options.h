@@ -10,6 +10,9 @@
 
 #define OPTIONS_POOLS_MAX 32
 
+/* Descriptors that a process of the engine may have at least, or it does not start. */
+#define ENGINE_FDS_MIN 1024u
+
 struct pool_option {
     char template[RECORD_TEMPLATE_SIZE];
     unsigned n;

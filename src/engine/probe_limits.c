@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "engine/cgroup_internal.h"
+#include "engine/options.h"
 #include "engine/probe_internal.h"
 
 #define GIB ((uint64_t)1 << 30)
@@ -289,8 +290,11 @@ void probe_nofile(const struct probe_env *env, struct probe_check *ret)
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return;
     if (limit.rlim_max < NOFILE_MIN)
-        probe_set(ret, PROBE_DEGRADED,
-                  "creates over that are refused; a gateway has room for fewer connections, too",
+        probe_set(ret, limit.rlim_max < ENGINE_FDS_MIN ? PROBE_MISSING : PROBE_DEGRADED,
+                  limit.rlim_max < ENGINE_FDS_MIN
+                      ? "the engine does not start with less than 1024"
+                      : "creates over that are refused; a gateway has room for fewer "
+                        "connections, too",
                   "LimitNOFILE=1048576 in the unit, or ulimit -Hn as root",
                   "at most %llu for a process, enough for %llu sandboxes",
                   (unsigned long long)limit.rlim_max, sandboxes_for(limit.rlim_max));

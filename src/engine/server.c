@@ -418,6 +418,15 @@ static size_t find_warnings(const struct engine *e, char text[WARNINGS_MAX][256]
     return n;
 }
 
+void server_log_limits(const struct engine *e)
+{
+    char text[WARNINGS_MAX][256], *list[WARNINGS_MAX];
+    size_t n = find_warnings(e, text, list);
+
+    for (size_t i = 0; i < n; i++)
+        log_warn(list[i], "more", "abx doctor", NULL);
+}
+
 static void take_info(struct client *k, const Abx__Ipc__Frame *f)
 {
     static const char *const modes[] = {

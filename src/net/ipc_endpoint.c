@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/log.h"
 #include "net/ipc.h"
 
 #define UIDS_MAX 4
@@ -187,6 +188,7 @@ struct ipc_client {
     bool is_up;
     bool is_closing;
     bool is_timer_open;
+    bool has_told; /* why it cannot connect */
     unsigned backoff_ms;
     char *path;
 };
@@ -248,8 +250,18 @@ static void on_hello(void *user, const struct abx_err *failure, const Abx__Ipc__
         return;
     }
     k->is_up = true;
+    k->has_told = false;
     k->backoff_ms = 0;
     k->handlers.on_up(k->handlers.user, k->conn, reply->hello_reply);
+}
+
+/* That nobody listens yet is the order of things. */
+static void tell_once(struct ipc_client *k, int r, const struct abx_err *why)
+{
+    if (r == ABX_UNAVAILABLE || k->has_told)
+        return;
+    k->has_told = true;
+    log_warn("cannot connect, and tries on", "error", why->msg, NULL);
 }
 
 static void try_connect(uv_timer_t *t)
@@ -259,9 +271,13 @@ static void try_connect(uv_timer_t *t)
     Abx__Ipc__Frame f = ABX__IPC__FRAME__INIT;
     Abx__Ipc__Hello hello = ABX__IPC__HELLO__INIT;
     char release[] = ABX_VERSION;
-    int fd;
+    struct abx_err why;
+    int fd, r = ipc_connect(k->path, &fd, &why);
 
-    if (ipc_connect(k->path, &fd, NULL) < 0 || ipc_conn_new(k->loop, fd, &h, &k->conn, NULL) < 0) {
+    if (r == 0)
+        r = ipc_conn_new(k->loop, fd, &h, &k->conn, &why);
+    if (r < 0) {
+        tell_once(k, r, &why);
         try_later(k);
         return;
     }

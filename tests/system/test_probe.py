@@ -94,6 +94,8 @@ def test_the_probe_names_who_has_the_port():
 def test_the_probe_counts_open_files(tmp_path):
     few = probe("--data-dir", "/var/tmp/x", prefix=("prlimit", "--nofile=1024:2512"))["open-files"]
     assert (few["status"], few["value"]) == ("degraded", "at most 2512 for a process, enough for 1000 sandboxes")
+    none = probe("--data-dir", "/var/tmp/x", prefix=("prlimit", "--nofile=64:64"))["open-files"]
+    assert (none["status"], none["value"]) == ("missing", "at most 64 for a process, enough for 0 sandboxes")
     many = probe("--data-dir", "/var/tmp/x")
     assert re.fullmatch(r"at most \d+ for a process, enough for \d+ sandboxes", many["open-files"]["value"])
     for limit, status in ((100000, "degraded"), (2**63 - 1, "ok")):
