@@ -94,10 +94,13 @@ static void keeper_set(struct keeper *k, struct slice pid, struct slice mark)
     (void)snprintf(k->mark, sizeof k->mark, "%.*s", (int)mark.n, (const char *)mark.p);
 }
 
+/* Nobody: one that has just got the lock, and has still to say so or was killed before it could; or one that signs off. */
 static bool keeper_is_ending(const struct keeper *k)
 {
     uint64_t pid;
 
+    if (!k->pid[0])
+        return true;
     if (k->mark[0])
         return process_mark_is_ending(k->mark);
     return str_parse_u64(slice_str(k->pid), INT32_MAX, &pid) && pid > 0 &&
@@ -135,7 +138,7 @@ static int lock_write(int fd, const char *path, struct abx_err *err)
 
     keeper_own(&own);
     n = snprintf(text, sizeof text, "%s\nmark %s\n", own.pid, own.mark);
-    return ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) != n
+    return pwrite(fd, text, (size_t)n, 0) != n || ftruncate(fd, n) < 0
                ? err_sys(err, errno, "write '%s/lock'", path)
                : 0;
 }
@@ -338,7 +341,7 @@ int datadir_claim(struct datadir *d, int run_fd, struct abx_err *err)
                  "device %llu\ninode %llu\nhandle %s\nprocess %s\nmark %s\npath %s\n",
                  (unsigned long long)d->device, (unsigned long long)d->inode, d->handle, own.pid,
                  own.mark, d->real);
-    if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) != n)
+    if (pwrite(fd, text, (size_t)n, 0) != n || ftruncate(fd, n) < 0)
         return err_sys(err, errno, "write '%s' of the run folder", CLAIM);
     d->claim_fd = TAKE_FD(fd);
     return 0;

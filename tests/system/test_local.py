@@ -181,6 +181,7 @@ def test_a_crashed_service_is_replaced(client, build_dir, service, local_dir):
     with Service(build_dir, env=service.env) as other:
         assert config(client, local_dir)["sandbox_base_url"][0] == other.origin
         assert {p.name for p in local_dir.iterdir()} == {"0.env", "service"}
+    service.start()  # and ends in good order: its run folder goes, too
 
 
 def test_the_first_service_keeps_it(client, build_dir, service, local_dir):

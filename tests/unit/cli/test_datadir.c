@@ -323,14 +323,62 @@ static void a_supervisor_that_signed_off_was_not_killed(void **state)
     datadir_done(&d);
 }
 
+/* A child that has the lock, without a word in it at first. Then it ends, or says who it is. */
+static pid_t start_silent(bool ends)
+{
+    int pipes[2];
+    pid_t child;
+    char word;
+
+    assert_int_equal(pipe(pipes), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        char text[32];
+        struct datadir d;
+        int n = snprintf(text, sizeof text, "%ld\n", (long)getpid());
+
+        if (datadir_open(path, NULL, &d, NULL) < 0)
+            _exit(1);
+        datadir_sign_off(&d);
+        (void)fd_write_all(pipes[1], "", 1);
+        (void)nanosleep(&(struct timespec){ .tv_nsec = 300 * NSEC_PER_MSEC }, NULL);
+        if (!ends && pwrite(d.lock_fd, text, (size_t)n, 0) == n)
+            (void)pause();
+        _exit(0);
+    }
+    fd_close(pipes[1]);
+    assert_int_equal(fd_read_all(pipes[0], &word, 1), 1);
+    fd_close(pipes[0]);
+    return child;
+}
+
+static void an_empty_lock_is_one_of_a_start_or_of_an_end(void **state)
+{
+    struct datadir d;
+    struct abx_err err;
+    char named[32];
+    pid_t child;
+
+    (void)state;
+    child = start_silent(true);
+    assert_int_equal(datadir_open(path, NULL, &d, NULL), 0);
+    datadir_done(&d);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    child = start_silent(false);
+    assert_int_equal(datadir_open(path, NULL, &d, &err), ABX_FAILED_PRECONDITION);
+    (void)snprintf(named, sizeof named, "process %ld:", (long)child);
+    assert_non_null(strstr(err.msg, named));
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
 /* Releases before wrote the pid alone; one in use is no killed one's, whatever it says. */
 static void an_older_lock_is_understood(void **state)
 {
     static const struct {
         const char *text, *named;
-    } rows[] = { { "1\n", "process 1:" },
-                 { "", "process ?:" },
-                 { "77\nmark 77:1:1\n", "process 77:" } };
+    } rows[] = { { "1\n", "process 1:" }, { "77\nmark 77:1:1\n", "process 77:" } };
     char file[80];
     struct datadir d;
     struct abx_err err;
@@ -354,6 +402,8 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_locks_of_a_killed_supervisor_are_waited_for, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(an_empty_lock_is_one_of_a_start_or_of_an_end, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(an_older_lock_is_understood, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_supervisor_that_signed_off_was_not_killed, set_up,
