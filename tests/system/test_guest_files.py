@@ -435,6 +435,12 @@ def test_existing_files_keep_what_they_are(guest):
     assert put(guest, "/mnt/closed/f", b"in place")[0] == 200
     assert get(guest, "/mnt/closed/f")[2] == b"in place"
     assert put(guest, "/mnt/closed/g", b"x")[0] == 403
+    guest.sh("mkdir /mnt/sticky; chmod 1777 /mnt/sticky; cd /mnt/sticky; echo 1 > open; chmod 666 open; echo 1 > own", user="root")
+    for size in (5, 300000):  # as in /tmp: who may write to it may not replace it
+        assert put(guest, "/mnt/sticky/open", b"x" * size)[0] == 200
+        assert get(guest, "/mnt/sticky/open")[2] == b"x" * size
+        assert put(guest, "/mnt/sticky/own", b"y" * size)[0] == 403
+    assert guest.sh("cd /mnt/sticky; stat -c '%U %a' open; cat own; ls -A")["stdout"] == b"root 666\n1\nopen\nown\n"
     assert put(guest, "/etc/group", b"user:x:1000:\n", user="root")[0] == 200  # a mount point: filled in place
     assert get(guest, "/etc/group")[2] == b"user:x:1000:\n"
     assert leftovers(guest) == b""

@@ -15,6 +15,8 @@
 #include "guest/daemon/entry.h"
 #include "guest/daemon/paths.h"
 
+/* Not blocking: it may have become a FIFO meanwhile. */
+#define IN_PLACE_FLAGS (O_WRONLY | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
 #define LINKS_MAX 8 /* dangling symlinks in a row */
 #define NEW_MODE 0644
 
@@ -164,7 +166,7 @@ static int open_temp(struct target *t, struct abx_err *err)
     if (t->is_new || t->keeps_old || (errno != EACCES && errno != EPERM && errno != EROFS))
         return io_error(err, errno, "create a file beside", t->path);
     /* No right to the folder, but perhaps to the file. */
-    t->fd = openat(t->dir, guest_path_name(t->real), O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
+    t->fd = openat(t->dir, guest_path_name(t->real), IN_PLACE_FLAGS);
     if (t->fd < 0)
         return io_error(err, errno, "open", t->path);
     t->is_in_place = true;
@@ -254,11 +256,12 @@ static int write_new(struct target *t, const struct attributes *a, struct abx_er
     return r;
 }
 
-/* A file that something is mounted on cannot be replaced, only filled. */
-static int fill_mountpoint(struct target *t, const struct attributes *a, struct abx_err *err)
+/* A file that something is mounted on cannot be replaced, only filled; nor one of another user in a folder
+ * with the sticky bit (/tmp), which may be writable for all. */
+static int fill_in_place(struct target *t, const struct attributes *a, struct abx_err *err)
 {
     _cleanup_(closep) int from = openat(t->dir, t->temp, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    _cleanup_(closep) int to = open(t->real, O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
+    _cleanup_(closep) int to = open(t->real, IN_PLACE_FLAGS);
     _cleanup_(freep) char *bytes = malloc(TARGET_SMALL_MAX);
     ssize_t n;
     int r;
@@ -312,8 +315,8 @@ int target_finish(struct target *t, const char *const *names, const char *const 
     if (r < 0 || t->temp[0] == '\0')
         return r;
     if (renameat(t->dir, t->temp, t->dir, guest_path_name(t->real)) < 0)
-        return errno == EBUSY ? fill_mountpoint(t, &a, err)
-                              : io_error(err, errno, "put into place", t->path);
+        return errno == EBUSY || errno == EPERM ? fill_in_place(t, &a, err)
+                                                : io_error(err, errno, "put into place", t->path);
     t->temp[0] = '\0';
     return 0;
 }
