@@ -259,7 +259,7 @@ void control_close(struct control *c)
     uv_close((uv_handle_t *)&c->compare_timer, NULL);
     usage_close(TAKE_PTR(c->usage));
     if (c->driver)
-        c->driver->ops->free(c->driver);
+        c->driver->ops->close(c->driver);
     uv_close((uv_handle_t *)&c->down_timer, NULL); /* what the driver says last may start it */
     /* What is in flight at the driver ends in the next turns and may still write. */
     for (int i = 0; i < 3; i++)
@@ -274,4 +274,6 @@ void control_free(struct control *c)
     snapshots_free(c->snapshots);
     templates_free(c->templates);
     keyring_free(c->keys);
+    if (c->driver)
+        c->driver->ops->free(c->driver);
 }

@@ -163,6 +163,10 @@ struct driver_ops {
                    struct abx_err *err);
     int (*info)(struct driver *d, driver_info_fn done, void *user, struct abx_err *err);
     bool (*is_up)(const struct driver *d);
+    /* What is under way fails, inside this call or in the loop's next turns, and each later call with UNAVAILABLE: who has
+     * heard of an end may still ask for something. */
+    void (*close)(struct driver *d);
+    /* Behind close, when nobody can ask any more. */
     void (*free)(struct driver *d);
 };
 

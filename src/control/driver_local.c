@@ -21,8 +21,8 @@ struct local {
     struct driver base;
     uv_loop_t *loop;
     struct driver_events events;
-    struct ipc_client *client;
-    struct parked *parked; /* creates that wait for the engine, oldest first */
+    struct ipc_client *client; /* NULL: closed */
+    struct parked *parked;     /* creates that wait for the engine, oldest first */
     struct parked **parked_end;
     uv_timer_t timer; /* the oldest one's deadline */
 };
@@ -62,6 +62,12 @@ static char *text(const char *s)
     return (char *)(uintptr_t)(s ? s : "");
 }
 
+/* NULL while the engine is away. */
+static struct ipc_conn *conn_of(const struct local *l)
+{
+    return l->client ? ipc_client_conn(l->client) : NULL;
+}
+
 static struct call *call_new(struct local *l, void *user)
 {
     struct call *c = calloc(1, sizeof(*c));
@@ -76,7 +82,7 @@ static struct call *call_new(struct local *l, void *user)
 static int send_call(struct call *c, Abx__Ipc__Frame *frame, int timeout_ms, ipc_done_fn done,
                      struct abx_err *err)
 {
-    struct ipc_conn *conn = ipc_client_conn(c->local->client);
+    struct ipc_conn *conn = conn_of(c->local);
     int r = conn ? ipc_conn_request(conn, frame, timeout_ms, done, c, err)
                  : err_set(err, ABX_UNAVAILABLE, "the engine is not there");
 
@@ -208,7 +214,7 @@ static void unpark_all(struct local *l)
 {
     struct parked *p;
 
-    while (ipc_client_conn(l->client) && (p = parked_take(l)) != NULL) {
+    while (conn_of(l) && (p = parked_take(l)) != NULL) {
         Abx__Ipc__Frame *frame = ipc_frame_decode(p->frame, p->n);
         struct abx_err err = { 0 };
 
@@ -255,6 +261,8 @@ static int local_create(struct driver *d, const struct driver_create *req, drive
     Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
     int r;
 
+    if (!l->client)
+        return err_set(err, ABX_UNAVAILABLE, "the service is stopping");
     if (env_entries(req, &identity) < 0)
         return err_oom(err);
     identity.sandbox_id = text(req->sandbox_id);
@@ -272,8 +280,7 @@ static int local_create(struct driver *d, const struct driver_create *req, drive
     frame.request_id = text(req->request_id);
     frame.body_case = ABX__IPC__FRAME__BODY_CREATE;
     frame.create = &create;
-    r = ipc_client_conn(l->client) ? send_create(l, &frame, done, user, err)
-                                   : park(l, &frame, done, user, err);
+    r = conn_of(l) ? send_create(l, &frame, done, user, err) : park(l, &frame, done, user, err);
     free(identity.envs[0]);
     free(identity.envs);
     return r;
@@ -665,7 +672,7 @@ static bool local_is_up(const struct driver *d)
 {
     const struct local *l = (const struct local *)(const void *)d;
 
-    return ipc_client_conn(l->client) != NULL;
+    return conn_of(l) != NULL;
 }
 
 /* --- connection -------------------------------------------------------------------------------- */
@@ -700,20 +707,21 @@ static void on_frame(void *user, struct ipc_conn *c, const Abx__Ipc__Frame *fram
         l->events.on_died(l->events.user, frame->died->sandbox_id, frame->died->reason);
 }
 
-static void on_timer_closed(uv_handle_t *h)
-{
-    free(container_of((uv_timer_t *)(void *)h, struct local, timer));
-}
-
-static void local_free(struct driver *d)
+static void local_close(struct driver *d)
 {
     struct local *l = local_of(d);
+    struct ipc_client *client = TAKE_PTR(l->client);
     struct parked *p;
 
     while ((p = parked_take(l)) != NULL)
         parked_fail(p, "the service is stopping");
-    ipc_client_free(l->client);
-    uv_close((uv_handle_t *)&l->timer, on_timer_closed);
+    ipc_client_free(client);
+    uv_close((uv_handle_t *)&l->timer, NULL);
+}
+
+static void local_free(struct driver *d)
+{
+    free(local_of(d));
 }
 
 static const struct driver_ops local_ops = {
@@ -730,6 +738,7 @@ static const struct driver_ops local_ops = {
     .measure = local_measure,
     .info = local_info,
     .is_up = local_is_up,
+    .close = local_close,
     .free = local_free,
 };
 
