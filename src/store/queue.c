@@ -93,11 +93,12 @@ struct db *queue_db(struct store *s)
 
 int queue_push(struct store *s, struct op *op, bool is_bounded, struct abx_err *err)
 {
-    bool is_full;
+    bool is_full, is_stopping;
 
     uv_mutex_lock(&s->lock);
     is_full = is_bounded && s->n_waiting >= STORE_QUEUE_MAX;
-    if (!is_full) {
+    is_stopping = s->is_stopping;
+    if (!is_full && !is_stopping) {
         op->next = NULL;
         *s->tail = op;
         s->tail = &op->next;
@@ -105,11 +106,11 @@ int queue_push(struct store *s, struct op *op, bool is_bounded, struct abx_err *
         uv_cond_signal(&s->work);
     }
     uv_mutex_unlock(&s->lock);
-    if (is_full) {
-        op_free(op);
-        return err_reason(err, ABX_REASON_BUSY, "too many writes are waiting");
-    }
-    return 0;
+    if (!is_full && !is_stopping)
+        return 0;
+    op_free(op);
+    return is_stopping ? err_set(err, ABX_UNAVAILABLE, "the store is closing")
+                       : err_reason(err, ABX_REASON_BUSY, "too many writes are waiting");
 }
 
 int queue_push_durable(struct store *s, struct op *op, store_done_fn done, void *user,
@@ -308,12 +309,6 @@ static void on_closed(uv_handle_t *handle)
 {
     struct store *s = container_of((uv_async_t *)(void *)handle, struct store, async);
 
-    while (s->head) {
-        struct op *op = s->head; /* queued by the completions of the last ones */
-
-        s->head = op->next;
-        op_free(op);
-    }
     uv_cond_destroy(&s->grown);
     uv_cond_destroy(&s->work);
     uv_mutex_destroy(&s->lock);

@@ -24,8 +24,8 @@ struct store;
 
 /* Opens <dir>/abx.db, makes or migrates it and starts the writer. Blocks: at start only. */
 int store_open(uv_loop_t *loop, const char *dir, struct store **ret, struct abx_err *err);
-/* Finishes what is queued, completes it (inside this call) and closes. The memory goes with the
- * loop's next turn. NULL is fine. */
+/* Finishes what is queued, completes it (inside this call) and closes; what completions write then is refused with
+ * UNAVAILABLE. The memory goes with the loop's next turn. NULL is fine. */
 void store_close(struct store *s);
 
 /* From now on the writer's thread (STORE_THREAD) adds one to `fd` (an eventfd, not blocking; borrowed until store_close) once a

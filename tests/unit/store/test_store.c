@@ -403,6 +403,36 @@ static void closing_finishes_what_is_queued(void **state)
     assert_int_equal(load().n, 1);
 }
 
+struct follower {
+    struct result second;
+    int pushed;
+    struct abx_err err;
+};
+
+static void on_first(void *user, const struct abx_err *failure)
+{
+    struct follower *f = user;
+    struct store_sandbox sb = row("i1", NULL);
+
+    assert_null(failure);
+    f->pushed = store_sandbox_extend(store, &sb, NULL, on_done, &f->second, &f->err);
+}
+
+/* A completion that never comes would be waited for. */
+static void what_is_queued_while_it_closes_is_refused(void **state)
+{
+    struct store_sandbox sb = row("i1", NULL);
+    struct follower f = { 0 };
+
+    (void)state;
+    assert_int_equal(create("i1", NULL, "").code, 0);
+    assert_int_equal(store_sandbox_extend(store, &sb, NULL, on_first, &f, NULL), 0);
+    reopen();
+    assert_int_equal(f.pushed, ABX_UNAVAILABLE);
+    assert_string_equal(f.err.msg, "the store is closing");
+    assert_int_equal(f.second.calls, 0);
+}
+
 static void old_keys_are_pruned(void **state)
 {
     struct store_pruning what = { .of[STORE_PRUNED_KEYS].before_ms = 1000, .step = 10 };
@@ -724,6 +754,7 @@ int main(void)
         TEST(a_full_disk_is_what_a_write_fails_with),
         TEST(a_full_queue_refuses_creates_but_no_removal),
         TEST(closing_finishes_what_is_queued),
+        TEST(what_is_queued_while_it_closes_is_refused),
         TEST(old_keys_are_pruned),
         TEST(too_many_keys_are_pruned),
         TEST(events_are_read_in_order_and_in_pages),
