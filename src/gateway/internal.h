@@ -110,6 +110,8 @@ void request_step(struct request *r);
 /* Gives up one of n_refs; the last one frees it. */
 void request_unref(struct request *r);
 void request_wait(struct request *r);
+/* Looks again after `ms`. */
+void request_pause(struct request *r, uint64_t ms);
 /* Milliseconds until it gives up waiting, 0 = its time is over. */
 uint64_t request_time_left(const struct request *r);
 /* It is in a port's queue: gives up when its time is over before the engine answers. */

@@ -5,7 +5,8 @@
  * get a while to end. When nothing of this gateway reaches into the sandbox any more, control hears it.
  *
  * Wake: control is asked once for each sandbox, whoever shows the credential first; the others wait with it, and each of
- * them has the same time from its beginning, whoever asked and through which gateway.
+ * them has the same time from its beginning, whoever asked and through which gateway. While control or the engine is
+ * away, it is asked again.
  */
 #include "gateway/internal.h"
 
@@ -15,6 +16,7 @@
 #include "e2b/tokens.h"
 
 #define WAKE_MS 20000u
+#define ASK_AGAIN_MS 500u
 #define ASK_MIN_MS 1000u /* for one that has waited for another's wake in vain */
 
 struct hold {
@@ -120,6 +122,18 @@ static bool may_wake(const struct request *r, const struct row *row)
            !route_proof_is_expired(&proof, time_wall_ms() / 1000);
 }
 
+/* A role that restarts, or what comes and goes: nothing was done, and another try may go well. */
+static bool may_ask_again(const struct request *r, const struct abx_err *failure)
+{
+    return failure->code == ABX_UNAVAILABLE && failure->reason == ABX_REASON_NONE &&
+           request_time_left(r) > 0;
+}
+
+static void put_off(struct request *r, struct row *row)
+{
+    row->wake_at = uv_now(r->g->opts.loop) + ASK_AGAIN_MS;
+}
+
 /* The request that asked; it may have lost its client by the time of the answer. */
 static void on_woken(void *user, const struct abx_err *failure, const Abx__Ipc__Frame *reply,
                      int *fds, size_t n_fds)
@@ -136,7 +150,9 @@ static void on_woken(void *user, const struct abx_err *failure, const Abx__Ipc__
     if (r->ex) {
         r->n_refs--;
         r->state = REQUEST_NEW;
-        if (!failure)
+        if (failure && row && may_ask_again(r, failure))
+            put_off(r, row);
+        if (!failure || may_ask_again(r, failure))
             request_step(r);
         else if (failure->code == ABX_NOT_FOUND)
             answer_gone(r);
@@ -171,6 +187,7 @@ void request_wake(struct request *r, struct row *row)
     struct ipc_conn *conn = r->g->control ? ipc_client_conn(r->g->control) : NULL;
     Abx__Ipc__Frame frame = ABX__IPC__FRAME__INIT;
     Abx__Ipc__Wake wake = ABX__IPC__WAKE__INIT;
+    uint64_t now = uv_now(r->g->opts.loop);
     int ms;
 
     if (!row->auto_resume) {
@@ -182,13 +199,22 @@ void request_wake(struct request *r, struct row *row)
         return;
     }
     grant_time(r);
+    if (row->is_waking || !conn || (row->wake_at > now && request_time_left(r) == 0)) {
+        request_wait(r);
+        return;
+    }
+    if (row->wake_at > now) {
+        request_pause(r, row->wake_at - now);
+        return;
+    }
     wake.sandbox_id = row->id;
     frame.request_id = r->request_id;
     frame.body_case = ABX__IPC__FRAME__BODY_WAKE;
     frame.wake = &wake;
     ms = (int)MAX(request_time_left(r), (uint64_t)ASK_MIN_MS);
-    if (row->is_waking || !conn || ipc_conn_request(conn, &frame, ms, on_woken, r, NULL) < 0) {
-        request_wait(r);
+    if (ipc_conn_request(conn, &frame, ms, on_woken, r, NULL) < 0) {
+        put_off(r, row);
+        request_pause(r, ASK_AGAIN_MS);
         return;
     }
     row->is_waking = true;

@@ -142,7 +142,7 @@ void request_wait_socket(struct request *r)
                on_socket_waited);
 }
 
-static void request_pause(struct request *r, uint64_t ms)
+void request_pause(struct request *r, uint64_t ms)
 {
     r->state = REQUEST_PAUSE;
     wait_start(&r->g->waits, &r->wait, ms, on_paused);

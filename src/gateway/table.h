@@ -34,6 +34,7 @@ struct row {
     size_t n_active;
     bool auto_resume;  /* traffic wakes it when it is paused */
     bool is_waking;    /* control has been asked to */
+    uint64_t wake_at;  /* loop time before which control is not asked again */
     struct hold *hold; /* pause.c; NULL: no Hold waits for its answer */
     bool is_in_table;
     bool owes_done; /* a Remove waits for its answer */

@@ -131,6 +131,39 @@ def test_all_who_wait_for_a_wake_wait_as_long_as_who_asked(build_dir, tmp_path):
     assert world.close() == 0
 
 
+def test_a_wake_is_asked_for_again_while_a_role_is_away(build_dir, tmp_path):
+    """Who asked waits like those that wait with it: the engine is away, then control."""
+    world = World(build_dir, tmp_path, "--wait-ms", "300")
+    sandbox = world.sandbox("ia", state=PAUSED, wakes=True)
+    sandbox.echo()
+    clients = [Client(world) for _ in range(3)]
+    for n, c in enumerate(clients):
+        c.send("GET", f"/{n}", to("ia"))
+    for _ in range(3):
+        peer, _, seq = world.control.wakes.get(timeout=BUSY_S)
+        peer.send(ipc.ERROR, [(1, ipc.UNAVAILABLE), (3, "the engine is not there")], seq)
+    world.control.wakes.get(timeout=BUSY_S)
+    world.control.stop()
+    assert all(is_silent(c, 0.3) for c in clients)
+    world.control.start()
+    peer, _, seq = world.control.wakes.get(timeout=BUSY_S)
+    sandbox.state = RUNNING
+    world.control.put(sandbox)
+    peer.send(ipc.WAKE_REPLY, [], seq)
+    assert [c.response().json()["path"] for c in clients] == ["/0", "/1", "/2"]
+    # What is no matter of waiting is told at once.
+    sandbox.state = PAUSED
+    world.control.put(sandbox)
+    clients[0].send("GET", "/", to("ia"))
+    peer, _, seq = world.control.wakes.get(timeout=BUSY_S)
+    peer.send(ipc.ERROR, [(1, ipc.UNAVAILABLE), (2, ipc.BUSY), (3, "it is busy")], seq)
+    got = clients[0].response()
+    assert got.status == 503 and got.json()["message"] == "it is busy"
+    for c in clients:
+        c.close()
+    assert world.close() == 0
+
+
 @pytest.mark.parametrize("end", ["killed", "died"])
 def test_who_waits_for_a_sandbox_that_ends_hears_so(build_dir, tmp_path, end):
     """Whatever it waited for, and nothing else happens at this gateway that would make it look again."""
