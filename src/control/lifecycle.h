@@ -76,7 +76,8 @@ struct sandbox {
     int64_t end_before_ms; /* pausing: in case it fails */
     /* Rolling back: the files to go to, kept (empty: it is not); the snapshot that they are of. */
     char rollback_copy[SANDBOX_ID_SIZE], rollback_to[SANDBOX_ID_SIZE];
-    uint64_t due_ms;      /* rolling back: its end by the loop's clock; 0 = as end_ms says */
+    uint64_t
+        due_ms; /* amid a pause, a thaw or a rollback: its end by the loop's clock; 0 = as end_ms says */
     int64_t t_restart_ns; /* rolling back: when it was to start for the first time */
     bool is_again;        /* rolling back: what the driver has of its processes is not known */
     bool may_be_done;  /* rolling back: the driver was asked to exchange, and the answer is lost */

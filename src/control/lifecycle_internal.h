@@ -154,6 +154,8 @@ void act_thaw(struct sandbox *sb, const struct change *c);
 void act_reopen(struct sandbox *sb, const struct change *c);
 /* Its time has `left_ms` to go; when that is none, it has been over for so long. */
 void lifecycle_note_over(struct sandbox *sb, int64_t left_ms);
+/* Milliseconds that it has left, at the end of what used its timer for other things; less than 0 when they are over. */
+int64_t lifecycle_take_left(struct sandbox *sb);
 enum loss { LOSS_MEMORY, LOSS_ALL };
 /* Its processes are gone, its files are there (LOSS_MEMORY) or are gone, too: paused without memory from now on. */
 void lifecycle_demote(struct sandbox *sb, enum loss loss);

@@ -76,10 +76,27 @@ void act_unhealthy(struct sandbox *sb, const struct change *c)
     operation_end(sb, 0, &err);
 }
 
+/* The timer will be for other things; the wall clock may be set meanwhile. */
+static void note_due(struct sandbox *sb)
+{
+    sb->due_ms = uv_now(sb->timer.loop) + uv_timer_get_due_in(&sb->timer);
+}
+
+int64_t lifecycle_take_left(struct sandbox *sb)
+{
+    int64_t left_ms = sb->end_ms - time_wall_ms();
+
+    if (sb->due_ms > 0)
+        left_ms = (int64_t)sb->due_ms - (int64_t)uv_now(sb->timer.loop);
+    sb->due_ms = 0;
+    return left_ms;
+}
+
 void lifecycle_hold(struct sandbox *sb, const char *point)
 {
     struct lifecycle *l = sb->lifecycle;
 
+    note_due(sb);
     (void)uv_timer_start(&sb->timer, lifecycle_on_timer, HOLD_MS, 0);
     if (fault_at(point, NULL) == 0 && !l->opts.on_hold(l->opts.user, sb))
         lifecycle_fire(sb, EV_HELD, &no_change);
@@ -144,6 +161,7 @@ void act_paused(struct sandbox *sb, const struct change *c)
     (void)c;
     (void)fault_at("pause.answer", NULL);
     (void)uv_timer_stop(&sb->timer);
+    sb->due_ms = 0;
     pause_log(sb, "sandbox paused");
     sb->lifecycle->opts.on_visible(sb->lifecycle->opts.user, sb);
     operation_end(sb, 204, NULL);
@@ -165,7 +183,8 @@ void act_pause_failed(struct sandbox *sb, const struct change *c)
 
 void act_thaw(struct sandbox *sb, const struct change *c)
 {
-    (void)c;
+    if (c->from == SANDBOX_RUNNING) /* a crash left it frozen */
+        note_due(sb);
     if (sb->call == 0)
         call_driver(sb, CALL_THAW);
 }
@@ -180,7 +199,7 @@ void lifecycle_note_over(struct sandbox *sb, int64_t left_ms)
  * before the next try: he may want to give it more time, or to know why. */
 void act_reopen(struct sandbox *sb, const struct change *c)
 {
-    int64_t left_ms = sb->end_ms - time_wall_ms();
+    int64_t left_ms = lifecycle_take_left(sb);
 
     (void)c;
     if (!sb->has_no_pause)

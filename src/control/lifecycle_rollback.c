@@ -142,7 +142,6 @@ void act_fetch(struct sandbox *sb, const struct change *c)
 void act_clear(struct sandbox *sb, const struct change *c)
 {
     (void)c;
-    sb->due_ms = uv_now(sb->timer.loop) + uv_timer_get_due_in(&sb->timer);
     lifecycle_hold(sb, "rollback.clear");
 }
 
@@ -200,7 +199,6 @@ void rollback_forget(struct sandbox *sb)
     if (sb->rollback_copy[0])
         lifecycle_unkeep(sb->lifecycle, sb->rollback_copy);
     sb->rollback_copy[0] = sb->rollback_to[0] = '\0';
-    sb->due_ms = 0;
 }
 
 /* The row goes back to what it said. When that cannot be written, a restart tries once more, and the driver refuses:
@@ -360,11 +358,8 @@ void act_settle(struct sandbox *sb, const struct change *c)
 /* Its time went on meanwhile. */
 static void set_time(struct sandbox *sb)
 {
-    uint64_t now = uv_now(sb->timer.loop);
-    int64_t left_ms = sb->end_ms - time_wall_ms();
+    int64_t left_ms = lifecycle_take_left(sb);
 
-    if (sb->due_ms > 0)
-        left_ms = (int64_t)sb->due_ms - (int64_t)now;
     lifecycle_note_over(sb, left_ms);
     (void)uv_timer_start(&sb->timer, lifecycle_on_timer, (uint64_t)MAX(left_ms, INT64_C(0)), 0);
 }
@@ -417,6 +412,7 @@ void act_parked(struct sandbox *sb, const struct change *c)
 {
     (void)c;
     (void)uv_timer_stop(&sb->timer);
+    sb->due_ms = 0;
     log_change(sb);
     sb->lifecycle->opts.on_visible(sb->lifecycle->opts.user, sb);
     rollback_forget(sb);

@@ -519,6 +519,20 @@ static void a_clock_that_is_set_ends_nothing(void **state)
     assert_true(end_change(NULL));
     assert_int_equal(next.status, 201);
     assert_int_equal(state_of(id), SANDBOX_RUNNING);
+    /* Nor does it after what could not be done, and after a crash. */
+    request(id, EV_PAUSE, false, &copy);
+    lifecycle_held(w.lifecycle, id);
+    fail_change(ABX_INTERNAL, "not frozen");
+    assert_int_equal(state_of(id), SANDBOX_THAWING);
+    assert_true(end_change(NULL));
+    assert_int_equal(state_of(id), SANDBOX_RUNNING);
+    assert_in_range(uv_timer_get_due_in(&find(id)->timer), 40000, 60000);
+    lifecycle_fire(find(id), EV_FROZEN, &(struct change){ 0 });
+    assert_int_equal(state_of(id), SANDBOX_THAWING);
+    assert_true(end_change(NULL));
+    assert_int_equal(state_of(id), SANDBOX_RUNNING);
+    assert_in_range(uv_timer_get_due_in(&find(id)->timer), 40000, 60000);
+    assert_int_equal(find(id)->t_over_ns, 0);
 }
 
 /* Else it would be tried again and again without a break, and nobody could give it more time. */
