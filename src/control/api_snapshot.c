@@ -1,6 +1,7 @@
 /* api_snapshot.c - POST /sandboxes/{id}/snapshots, GET /snapshots, DELETE /templates/{id} (e2b.md 1.2, 1.4). A snapshot
  * is the files of a sandbox as they are; the sandbox runs on. Its id stands where a template's may.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -83,6 +84,7 @@ static void on_copied(void *user, int status, const struct abx_err *failure)
 static int parse_name(struct api_request *rq, char to[NAME_PART_SIZE], struct abx_err *err)
 {
     json_t *name = json_object_get(rq->body, "name");
+    const struct snapshot *other;
     struct template_ref ref;
     const char *wrong;
 
@@ -97,6 +99,9 @@ static int parse_name(struct api_request *rq, char to[NAME_PART_SIZE], struct ab
         wrong = "the namespace is not this team's";
     if (!wrong && templates_find_id(rq->c->templates, slice_str(ref.alias)))
         wrong = "a template has it, and would not be found by it any more";
+    other = wrong ? NULL : snapshots_find(rq->c->snapshots, rq->team, ref.alias);
+    if (other && strcmp(other->id, ref.alias) == 0)
+        wrong = "it is the id of a snapshot";
     if (!wrong && ref.tag[0] && strcmp(ref.tag, NAME_DEFAULT_TAG) != 0)
         wrong = "snapshots have no tags but 'default' on this server";
     if (wrong)
@@ -210,7 +215,19 @@ void api_snapshot(struct api_request *rq)
 struct filter {
     char sandbox_id[TEXT_SIZE], name[TEXT_SIZE], token[TEXT_SIZE];
     uint64_t limit;
+    bool is_name; /* of this team: a snapshot may have it */
 };
+
+/* The same spellings as where one is made or used. */
+static void read_name(struct filter *f)
+{
+    struct template_ref ref;
+
+    f->is_name = template_ref_parse(slice_str(f->name), &ref) == NULL &&
+                 (!ref.namespace_[0] || strcmp(ref.namespace_, TEAM_SLUG) == 0);
+    if (f->is_name)
+        memcpy(f->name, ref.alias, sizeof ref.alias);
+}
 
 static int take_text(struct slice value, const char *name, char to[TEXT_SIZE], struct abx_err *err)
 {
@@ -244,43 +261,69 @@ static int parse_filter(struct slice query, struct filter *f, struct abx_err *er
     if (r == 0 && next < 0)
         r = err_set(err, ABX_INVALID_ARGUMENT,
                     "the query is not well percent-encoded, or over %u bytes", QUERY_MAX);
+    read_name(f);
     return r;
 }
 
 static bool matches(const struct filter *f, const struct snapshot *t)
 {
-    const char *colon = strchr(f->name, ':');
-    size_t n = colon ? (size_t)(colon - f->name) : strlen(f->name);
-
     return (!f->sandbox_id[0] || strcmp(f->sandbox_id, t->sandbox_id) == 0) &&
-           (n == 0 || (strlen(t->name) == n && strncmp(f->name, t->name, n) == 0));
+           (!f->name[0] || (f->is_name && strcmp(f->name, t->name) == 0));
 }
 
-/* The token is the id of the last one of the page before. */
+/* The token is when the last one of the page before was made, and its id; it may be deleted by now. */
+static bool parse_token(const char *token, int64_t *ret_ms, const char **ret_id)
+{
+    const char *dot = strchr(token, '.');
+    uint64_t ms;
+
+    if (!dot || !str_parse_u64(slice_of(token, (size_t)(dot - token)), INT64_MAX, &ms))
+        return false;
+    *ret_ms = (int64_t)ms;
+    *ret_id = dot + 1;
+    return true;
+}
+
+static bool is_listed(const struct snapshots *s, const char *id)
+{
+    const struct snapshot *t = NULL;
+
+    while ((t = snapshots_next(s, t)) != NULL)
+        if (strcmp(t->id, id) == 0)
+            return true;
+    return false;
+}
+
 static int list(struct api_request *rq, const struct filter *f, json_t *to, char next[TEXT_SIZE],
                 struct abx_err *err)
 {
     const struct snapshot *t = NULL, *last = NULL;
-    bool is_after = f->token[0] == '\0';
+    bool is_after = f->token[0] == '\0', is_there;
+    const char *id = "";
+    int64_t ms = 0;
 
+    if (!is_after && !parse_token(f->token, &ms, &id))
+        return err_set(err, ABX_INVALID_ARGUMENT, "Invalid next token");
+    is_there = is_listed(rq->c->snapshots, id);
     while ((t = snapshots_next(rq->c->snapshots, t)) != NULL) {
         if (strcmp(t->team, rq->team) != 0)
             continue;
-        if (!is_after) {
-            is_after = strcmp(t->id, f->token) == 0;
+        if (!is_after && is_there) {
+            is_after = strcmp(t->id, id) == 0;
             continue;
         }
-        if (!matches(f, t))
+        is_after |= t->created_ms < ms;
+        if (!is_after || !matches(f, t))
             continue;
         if (json_array_size(to) == f->limit) {
-            (void)snprintf(next, TEXT_SIZE, "%s", last->id);
+            (void)snprintf(next, TEXT_SIZE, "%" PRId64 ".%s", last->created_ms, last->id);
             return 0;
         }
         if (json_array_append_new(to, render(t)) < 0)
             return err_oom(err);
         last = t;
     }
-    return is_after ? 0 : err_set(err, ABX_INVALID_ARGUMENT, "Invalid next token");
+    return 0;
 }
 
 void api_snapshots(struct api_request *rq)

@@ -6,8 +6,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
-
-#define TAG ":" NAME_DEFAULT_TAG
+#include "control/control.h"
 
 struct snapshots {
     struct store *store;
@@ -86,20 +85,24 @@ void snapshots_free(struct snapshots *s)
     free(s);
 }
 
-/* Is `text` `name`, or that with the tag? */
-static bool is_called(const char *text, const char *name)
-{
-    size_t n = strlen(name);
-
-    return n > 0 && strncmp(text, name, n) == 0 && (text[n] == '\0' || strcmp(text + n, TAG) == 0);
-}
-
 const struct snapshot *snapshots_find(const struct snapshots *s, const char *team, const char *text)
 {
-    for (const struct snapshot *t = s->first; t; t = t->next)
-        if (strcmp(t->team, team) == 0 && (is_called(text, t->id) || is_called(text, t->name)))
-            return t;
-    return NULL;
+    const struct snapshot *named = NULL;
+    struct template_ref ref;
+
+    if (template_ref_parse(slice_str(text), &ref) != NULL ||
+        (ref.namespace_[0] && strcmp(ref.namespace_, TEAM_SLUG) != 0) ||
+        (ref.tag[0] && strcmp(ref.tag, NAME_DEFAULT_TAG) != 0))
+        return NULL;
+    for (const struct snapshot *t = s->first; t; t = t->next) {
+        if (strcmp(t->team, team) != 0)
+            continue;
+        if (strcmp(t->id, ref.alias) == 0)
+            return t; /* before one that has its id for a name */
+        if (!named && strcmp(t->name, ref.alias) == 0)
+            named = t;
+    }
+    return named;
 }
 
 const struct snapshot *snapshots_next(const struct snapshots *s, const struct snapshot *at)

@@ -26,8 +26,8 @@ int snapshots_new(struct store *store, struct lifecycle *l, struct snapshots **r
                   struct abx_err *err);
 void snapshots_free(struct snapshots *s);
 
-/* By id or name, either with or without ":default"; of several with one name the newest. NULL when there is
- * none. Borrowed until the loop goes on. */
+/* By id or else by name, either with or without ":default" and the team's "default/"; of several with one name the
+ * newest. NULL when there is none. Borrowed until the loop goes on. */
 const struct snapshot *snapshots_find(const struct snapshots *s, const char *team,
                                       const char *text);
 /* Walks all, newest first: NULL begins. */

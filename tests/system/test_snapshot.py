@@ -71,6 +71,19 @@ def test_names_pages_and_refusals(service):
     assert page == [second["snapshotID"]]
     assert listed(f"?sandboxID={box['sandboxID']}&limit=1&nextToken={token}") == ([first["snapshotID"]], None)
     assert listed("?sandboxID=inone") == ([], None)
+    # It is found by what it was called, and its id is nobody else's name.
+    for name in ("default/my-data", "My-Data:default", "my-data"):
+        assert listed(f"?name={name}") == ([second["snapshotID"], first["snapshotID"]], None)
+        same = service.create(template=name, timeout=60)
+        assert Envd(service, same).sh("cat /home/user/n") == "2\n" and service.kill(same["sandboxID"]) == 204
+    assert listed("?name=not a name".replace(" ", "%20")) == ([], None)
+    assert "the id of a snapshot" in snapshot(service, box, 400, name=first["snapshotID"])["message"]
+    # Pages go on behind one that was deleted meanwhile.
+    third = snapshot(service, box)
+    page, token = listed("?limit=1")
+    assert page == [third["snapshotID"]] and service.request("DELETE", f"/templates/{page[0]}")[0] == 204
+    page, token = listed(f"?limit=1&nextToken={token}")
+    assert page == [second["snapshotID"]]
     assert service.request("GET", "/snapshots?limit=0")[0] == 400 and service.request("GET", "/snapshots?nextToken=x")[0] == 400
     assert "Invalid name" in snapshot(service, box, 400, name="not a name")["message"]
     snapshot(service, {"sandboxID": "i" + "0" * 20}, 404, memory=True)
