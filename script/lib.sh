@@ -102,7 +102,7 @@ bounded() {
     local limit=$1
     shift
     if [ "$(type -t "$1")" = function ]; then
-        set -- bash -c "set -uo pipefail; ROOT='$ROOT' LOGS='$LOGS'; $(declare -f); \"\$@\"" "$1" "$@"
+        set -- bash -c "set -uo pipefail; $(declare -p ROOT LOGS); $(declare -f); \"\$@\"" "$1" "$@"
     fi
     timeout --kill-after=20 "$limit" "$@"
 }

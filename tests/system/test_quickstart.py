@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -38,10 +39,24 @@ def test_installs_what_the_readme_calls():
     assert set(commands) == set(needed) and {needed[c] for c in commands} - has == set()
 
 
+def test_a_checkout_may_be_called_anything(tmp_path):
+    folder = tmp_path / "it's \"a\" $HOME and ü"
+    (folder / "script").mkdir(parents=True)
+    shutil.copy(ROOT / "script/lib.sh", folder / "script")
+    script = 'umask 077; . "$0/script/lib.sh"; f() { printf "%s %s" "$(umask)" "$ROOT"; }; bounded 60 f'
+    run = subprocess.run(["bash", "-c", script, folder], capture_output=True, text=True, check=True)
+    assert (run.stdout, run.stderr) == (f"0022 {folder}", "")
+
+
+# As on a machine that was made strict: nothing in /tmp can be executed.
+NOEXEC = 'mount --bind /tmp /tmp && mount -o remount,bind,noexec /tmp && exec "$0" "$@"'
+
+
 @pytest.mark.slow
 def test_runs_the_sdk_and_leaves_nothing():
     before = leftovers()
-    run = quickstart(env={"SUDO_UID": "1234", "SUDO_GID": "1234"})
+    strict = () if ROOT.is_relative_to("/tmp") else ("unshare", "--mount", "sh", "-c", NOEXEC)
+    run = quickstart(env={"SUDO_UID": "1234", "SUDO_GID": "1234"}, prefix=strict)
     assert run.returncode == 0, run.stdout
     assert re.search(r"^sandbox \S+ is ready after \d+ ms$", run.stdout, re.M)
     assert re.search(r"^hello from \S+\nuser\n\d+\nPython 3\.\d+\.\d+\nv\d+\.\d+\.\d+\nwritten from outside$", run.stdout, re.M)
