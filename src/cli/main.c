@@ -64,6 +64,19 @@ static bool is_help(const char *word)
     return strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
+/* `help COMMAND` is `COMMAND --help`. What stands behind the words of a command is left out: for `run` and `exec`
+ * it would be a command in a sandbox, with --help as its own. `to` has room for one more. */
+static int run_help(int n, char **words, char **to)
+{
+    int n_command = n;
+
+    (void)spec_find(n, words, &n_command);
+    memmove(to, words, (size_t)n_command * sizeof *to);
+    to[n_command] = (char[]){ "--help" };
+    to[n_command + 1] = NULL;
+    return run_command(n_command + 1, to);
+}
+
 static int run(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : NULL;
@@ -73,11 +86,8 @@ static int run(int argc, char **argv)
         return 2;
     }
     if (is_help(name) || (argc == 3 && is_help(argv[2]) && strcmp(name, "version") == 0)) {
-        if (argc > 2 && !is_help(argv[2])) { /* `help COMMAND...` is `COMMAND... --help` */
-            memmove(argv + 1, argv + 2, ((size_t)argc - 2) * sizeof *argv);
-            argv[argc - 1] = (char[]){ "--help" };
-            return run_command(argc - 1, argv + 1);
-        }
+        if (argc > 2 && !is_help(argv[2]))
+            return run_help(argc - 2, argv + 2, argv + 1);
         print_help(stdout);
         return 0;
     }

@@ -104,7 +104,10 @@ static int take_scopes(const json_t *request, unsigned *ret, struct abx_err *err
         const char *name = json_string_value(item);
 
         if (!name || !scopes_parse(slice_str(name), &one))
-            return err_set(err, ABX_INVALID_ARGUMENT, "unknown scope '%.64s'", name ? name : "?");
+            return err_set(err, ABX_INVALID_ARGUMENT,
+                           "unknown scope '%.64s': it is sandbox:read, sandbox:write, "
+                           "template:read, template:write or metrics:read",
+                           name ? name : "?");
         all |= one;
     }
     *ret = all;

@@ -103,7 +103,8 @@ static int parse_states(struct list_filter *f, struct slice value, struct abx_er
         for (size_t i = 0; i < ARRAY_SIZE(known); i++)
             found |= slice_eq_str(state, known[i]);
         if (!found)
-            return err_set(err, ABX_INVALID_ARGUMENT, "Invalid state '%.*s'",
+            return err_set(err, ABX_INVALID_ARGUMENT,
+                           "Invalid state '%.*s': it is running or paused",
                            (int)MIN(state.n, (size_t)32), (const char *)state.p);
         f->wants_running |= slice_eq_str(state, "running");
         f->wants_paused |= slice_eq_str(state, "paused");

@@ -71,6 +71,10 @@ def test_unknown_command(build_dir):
 def test_help_knows_the_commands(build_dir):
     assert abx(build_dir, "help", "serve").stdout == abx(build_dir, "serve", "--help").stdout != ""
     assert abx(build_dir, "help", "config").stdout.startswith("usage: abx config")
+    # Nothing of what stands behind the command: a sandbox would run it.
+    for words in (["run"], ["exec"], ["sandbox", "run"], ["sandbox", "exec"], ["ls"]):
+        found, wanted = abx(build_dir, "help", *words, "more", "words"), abx(build_dir, *words, "--help")
+        assert (found.returncode, found.stdout, found.stderr) == (0, wanted.stdout, "") and wanted.stdout != ""
     for args in (["help", "servé"], ["version", "x"]):
         run = abx(build_dir, *args)
         assert run.returncode == 2 and f"'{args[-1]}'" in run.stderr and run.stdout == "", args
