@@ -230,6 +230,7 @@ def test_an_environment_of_many_small_variables(service):
         wanted = {f"A{i}": "x" for i in range(n)}
         box = service.create(timeout=60, envVars=wanted)
         assert service.request("GET", "/envs", headers=Envd(service, box).headers)[2].items() >= wanted.items()
+        assert Envd(service, box).sh("env | grep -c '^A[0-9]*=x$'") == f"{n}\n"
         assert service.kill(box["sandboxID"]) == 204
     status, _, answer = service.request("POST", "/v2/sandboxes", {"templateID": "base", "envVars": {f"A{i}": "" for i in range(9000)}})
     assert status == 400 and "envVars is too large" in answer["message"]

@@ -1,4 +1,8 @@
-/* environment.c - see environment.h. */
+/* environment.c - see environment.h.
+ *
+ * The loop makes one for each command, so names are looked up in a table: thousands of variables are
+ * allowed.
+ */
 #include "guest/daemon/environment.h"
 
 #include <stdio.h>
@@ -11,6 +15,8 @@
 struct env {
     char **list;
     size_t n;
+    uint32_t *slots; /* by hash of the name: place in the list + 1, 0 = empty; never full */
+    uint32_t mask;
 };
 
 void environment_free(char **envp)
@@ -22,10 +28,27 @@ void environment_free(char **envp)
     free(envp);
 }
 
-/* Adds or replaces; `list` has room. */
+/* Where the name is or belongs. */
+static uint32_t *slot_find(const struct env *e, const char *key, size_t n)
+{
+    uint32_t hash = 2166136261u; /* FNV-1a */
+
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ (uint8_t)key[i]) * 16777619u;
+    for (;; hash++) {
+        uint32_t *slot = &e->slots[hash & e->mask];
+
+        if (*slot == 0 ||
+            (strncmp(e->list[*slot - 1], key, n) == 0 && e->list[*slot - 1][n] == '='))
+            return slot;
+    }
+}
+
+/* Adds or replaces; there is room. */
 static int env_set(struct env *e, const char *key, const char *value, struct abx_err *err)
 {
-    size_t n = strlen(key), i = 0;
+    size_t n = strlen(key);
+    uint32_t *slot;
     char *s;
 
     if (n == 0 || strchr(key, '='))
@@ -33,13 +56,12 @@ static int env_set(struct env *e, const char *key, const char *value, struct abx
                        key);
     if (asprintf(&s, "%s=%s", key, value) < 0)
         return err_oom(err);
-    while (i < e->n && (strncmp(e->list[i], key, n) != 0 || e->list[i][n] != '='))
-        i++;
-    if (i == e->n)
-        e->n++;
+    slot = slot_find(e, key, n);
+    if (*slot == 0)
+        *slot = (uint32_t)++e->n;
     else
-        free(e->list[i]);
-    e->list[i] = s;
+        free(e->list[*slot - 1]);
+    e->list[*slot - 1] = s;
     return 0;
 }
 
@@ -74,15 +96,18 @@ static int env_set_all(struct env *e, const struct identity *id, const struct us
 int environment_make(const struct identity *id, const struct user *u,
                      const Process__ProcessConfig *config, char ***ret, struct abx_err *err)
 {
-    struct env e = { 0 };
+    size_t most = OWN_MAX + id->n_envs + config->n_envs;
+    struct env e = { .mask = 63 };
     int r;
 
     if (config->n_envs > ENVIRONMENT_MAX)
         return err_set(err, ABX_INVALID_ARGUMENT, "over %d environment variables", ENVIRONMENT_MAX);
-    e.list = calloc(OWN_MAX + id->n_envs + config->n_envs + 1, sizeof(*e.list));
-    if (!e.list)
-        return err_oom(err);
-    r = env_set_all(&e, id, u, config, err);
+    while (e.mask < 2 * most)
+        e.mask = e.mask * 2 + 1;
+    e.list = calloc(most + 1, sizeof(*e.list));
+    e.slots = calloc((size_t)e.mask + 1, sizeof(*e.slots));
+    r = e.list && e.slots ? env_set_all(&e, id, u, config, err) : err_oom(err);
+    free(e.slots);
     if (r < 0) {
         environment_free(e.list);
         return r;

@@ -79,6 +79,40 @@ static void later_wins(void **state)
     buf_done(&b);
 }
 
+/* As many as a request may have over as many of the sandbox: each once, the request's. */
+static void many_are_each_there_once(void **state)
+{
+    static Process__ProcessConfig__EnvsEntry entries[ENVIRONMENT_MAX], *list[ENVIRONMENT_MAX];
+    static char own[ENVIRONMENT_MAX][16], names[ENVIRONMENT_MAX][16], *envs[ENVIRONMENT_MAX];
+    static char empty[] = "", value[] = "request";
+    Process__ProcessConfig config = PROCESS__PROCESS_CONFIG__INIT;
+    struct identity id = { .sandbox_id = empty, .template_id = empty };
+    char **envp = NULL;
+    size_t n = 0;
+
+    for (unsigned i = 0; i < ENVIRONMENT_MAX; i++) {
+        (void)snprintf(own[i], sizeof(own[i]), "V%u=sandbox", i);
+        envs[i] = own[i];
+        (void)snprintf(names[i], sizeof(names[i]), "V%u", i * 2);
+        process__process_config__envs_entry__init(&entries[i]);
+        entries[i].key = names[i];
+        entries[i].value = value;
+        list[i] = &entries[i];
+    }
+    id.envs = envs;
+    id.n_envs = config.n_envs = ENVIRONMENT_MAX;
+    config.envs = list;
+    assert_int_equal(environment_make(&id, &someone, &config, &envp, NULL), 0);
+    assert_string_equal(find(envp, "V0"), "request");
+    assert_string_equal(find(envp, "V1"), "sandbox");
+    assert_string_equal(find(envp, "V2046"), "request");
+    assert_string_equal(find(envp, "V4094"), "request");
+    while (envp[n])
+        n++;
+    assert_int_equal(n, 7 + ENVIRONMENT_MAX + ENVIRONMENT_MAX / 2);
+    environment_free(envp);
+}
+
 static void bad_names_are_refused(void **state)
 {
     static char names[][4] = { "", "A=B", "=" };
@@ -137,6 +171,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(later_wins),
+        cmocka_unit_test(many_are_each_there_once),
         cmocka_unit_test(bad_names_are_refused),
         cmocka_unit_test(identity_without_a_valid_name_goes_on_without_it),
         cmocka_unit_test(refused_message_leaves_the_identity),
