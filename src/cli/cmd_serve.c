@@ -2,6 +2,7 @@
 #include <getopt.h>
 #include <limits.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -421,6 +422,7 @@ static int print_unit(int argc, char **argv, struct abx_err *err)
 int cmd_serve(int argc, char **argv)
 {
     static struct serve s; /* PATH_MAX inside */
+    const struct sigaction ignore = { .sa_handler = SIG_IGN };
     struct abx_err err = { 0 };
     int c, r;
 
@@ -454,8 +456,9 @@ int cmd_serve(int argc, char **argv)
         return cli_fail(&err);
     }
     s.opts.data_dir = s.data_dir;
-    (void)umask(
-        022); /* the roles' users have to get into their folders; what is secret says so itself */
+    (void)sigaction(SIGPIPE, &ignore, NULL); /* roles, too: the log's reader may be gone */
+    /* The roles' users have to get into their folders; what is secret says so itself. */
+    (void)umask(022);
     r = supervisor_run(&s.opts, &err);
     return r < 0 ? cli_fail(&err) : 0;
 }

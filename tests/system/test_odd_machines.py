@@ -1,12 +1,14 @@
 """The service on machines that are set up otherwise than ours: it works as everywhere, or says what is in the way."""
 
+import signal
 import stat
 import subprocess
+from pathlib import Path
 
 import pytest
 from envd import Envd
 from service import Service
-from waiting import until
+from waiting import BUSY_S, until
 
 
 @pytest.fixture
@@ -25,6 +27,7 @@ def served(build_dir, base_template, tmp_path):
     yield start
     for service in started:
         service.stop()
+        service.remove()
 
 
 @pytest.mark.parametrize("mask", ["077", "000"])
@@ -60,3 +63,15 @@ def test_the_printed_lines_are_for_a_shell_whatever_the_folder_is_called(served,
     key = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, check=True)
     assert (key.stdout, key.stderr) == (service.key, "")
     assert service.kill(service.create(timeout=600)["sandboxID"]) == 204
+
+
+def test_nobody_has_to_read_the_log(served):
+    """`abx serve 2>&1 | tee log` and Ctrl-C, say: tee is gone before the service has said its last."""
+    service = served("exec 2> >(head -n 1 > /dev/null)")
+    box = service.create(timeout=600)
+    assert Envd(service, box, user="user").sh("echo on") == "on\n"
+    run_dir = Path("/run/abx") / service.instance()
+    assert run_dir.exists()
+    service.process.send_signal(signal.SIGINT)
+    assert service.process.wait(BUSY_S) == 0
+    assert not run_dir.exists()
