@@ -297,6 +297,13 @@ static enum multipart_event delimiter_step(struct multipart_parser *p, struct sl
     return MULTIPART_NEED_MORE;
 }
 
+/* A backslash is an escape before a character that needs one (tspecials of RFC 2045) and else itself, as
+ * with others' envd: Python's clients double it, browsers' FormData and Node's does nothing to it. */
+static bool is_escaped(uint8_t c)
+{
+    return c != 0 && strchr("()<>@,;:\\\"/[]?=", c);
+}
+
 /* Decodes backslash escapes and %22 into an owned string. NULL = `*ret_error`. */
 static char *value_decode(struct slice s, const char **ret_error)
 {
@@ -312,7 +319,7 @@ static char *value_decode(struct slice s, const char **ret_error)
             i += 2;
             continue;
         }
-        if (s.p[i] == '\\' && i + 1 < s.n)
+        if (s.p[i] == '\\' && i + 1 < s.n && is_escaped(s.p[i + 1]))
             i++;
         to[o++] = (char)s.p[i];
     }

@@ -102,6 +102,8 @@ static void bodies(void **state)
         { "escapes at the end",
           PART("Content-Disposition: form-data; name=\"a\\\"\"; filename=\"x%22\"", "x") "--b--",
           "PART a\" x\";DATA x;PART_END;END" },
+        { "backslashes, doubled and not", PART(CD "; filename=\"C:\\x\\\\y\\z\"", "x") "--b--",
+          "PART file C:\\x\\y\\z;DATA x;PART_END;END" },
         { "percent signs", PART(CD "; filename=\"%2%22%\"", "x") "--b--",
           "PART file %2\"%;DATA x;PART_END;END" },
         { "UTF-8 names", PART("Content-Disposition: form-data; name=\"\xc3\xa4\"", "x") "--b--",
