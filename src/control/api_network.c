@@ -64,7 +64,7 @@ static void on_configured(void *user, int status, const struct abx_err *failure)
     if (failure) {
         api_reply_error(rq, failure, failure->reason == ABX_REASON_BUSY ? RETRY_YES : RETRY_NO);
         api_request_unref(rq);
-    } else if (sb && rq->c->table) {
+    } else if (sb && sandbox_is_visible(sb) && rq->c->table) {
         table_confirm(rq->c->table, sb, on_in_force, rq);
     } else { /* killed meanwhile, or we are stopping: nothing of it reaches anything */
         on_in_force(rq);

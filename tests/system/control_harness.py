@@ -20,7 +20,7 @@ CREATE, CREATE_REPLY, KILL, KILL_REPLY, LIST, LIST_REPLY = 20, 21, 22, 23, 24, 2
 TEMPLATES, TEMPLATES_REPLY, AUDIT, AUDIT_REPLY, DIED = 26, 27, 32, 33, 40
 MEASURE, MEASURE_REPLY = 41, 42
 CLONE, CLONE_REPLY = 38, 39
-ENTRY, REMOVE, REMOVE_DONE, TABLE_SYNCED, LOOKUP, LOOKUP_REPLY = 60, 61, 62, 63, 64, 65
+ENTRY, REMOVE, REMOVE_DONE, TABLE_SYNCED, LOOKUP, LOOKUP_REPLY, ENTRY_DONE = 60, 61, 62, 63, 64, 65, 66
 ADMIN, ADMIN_REPLY, LOG = 70, 71, 73
 RUNNING = 2
 
@@ -255,6 +255,8 @@ class Gateway:
                 message = Frame(data)
                 if message.kind == ENTRY:
                     self.entries[text(message.body, 1)] = message.body
+                    if message.seq:
+                        self.conn.send(frame(ENTRY_DONE, {}, message.seq))
                 elif message.kind == TABLE_SYNCED:
                     self.is_synced = True
                 elif message.kind == REMOVE:

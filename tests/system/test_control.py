@@ -154,6 +154,19 @@ def test_lines_of_egress(control):
     db.close()
 
 
+def test_rules_of_one_that_is_killed_meanwhile_are_not_told(control):
+    """Egress would take it for a sandbox that runs, and keep what it gets of its network for good."""
+    egress = control.egress()
+    for _ in range(40):
+        path = f"/sandboxes/{control.create()['sandboxID']}"
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            rules = [pool.submit(control.ask, "PUT", f"{path}/network", {"denyOut": ["0.0.0.0/0"]}) for _ in range(3)]
+            assert pool.submit(control.ask, "DELETE", path).result().status == 204
+            assert all(call.result().status in (204, 404) for call in rules)
+    until(lambda: not egress.entries, lambda: f"no row of what is gone; there are {list(egress.entries)}", timeout=10)
+    assert not egress.is_closed
+
+
 def test_refusals_of_create(control):
     def refused(status, part, path="/v2/sandboxes", raw=None, **body):
         answer = control.ask("POST", path, raw or {"templateID": "base", **body})
