@@ -1,6 +1,7 @@
 /* fd.c - see fd.h. */
 #include "base/fd.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -143,17 +144,20 @@ static int sync_parent(int dirfd, const char *path)
     return fd < 0 ? -1 : fsync(fd);
 }
 
+#define TMP_RANDOM 6
+#define TMP_END ".tmp"
+
 int file_replace(int dirfd, const char *path, const void *p, size_t n, mode_t mode, bool sync,
                  struct abx_err *err)
 {
     char tmp[4096];
-    uint8_t rnd[6];
-    char hex[13];
+    uint8_t rnd[TMP_RANDOM];
+    char hex[2 * TMP_RANDOM + 1];
     int r;
 
     random_bytes(rnd, sizeof rnd);
     hex_encode(rnd, sizeof rnd, hex);
-    if (snprintf(tmp, sizeof tmp, "%s.%s.tmp", path, hex) >= (int)sizeof tmp)
+    if (snprintf(tmp, sizeof tmp, "%s.%s" TMP_END, path, hex) >= (int)sizeof tmp)
         return err_set(err, ABX_INVALID_ARGUMENT, "path '%.64s...' is too long", path);
     {
         _cleanup_(closep) int fd =
@@ -174,6 +178,31 @@ int file_replace(int dirfd, const char *path, const void *p, size_t n, mode_t mo
     if (sync && sync_parent(dirfd, path) < 0)
         return err_sys(err, errno, "sync the folder of '%s'", path);
     return 0;
+}
+
+/* "<name>.<hex>.tmp" */
+static bool is_tmp_name(const char *name)
+{
+    const size_t end = strlen(TMP_END), hex = 2 * (size_t)TMP_RANDOM;
+    size_t n = strlen(name);
+    uint8_t rnd[TMP_RANDOM];
+
+    return n > 1 + hex + end && strcmp(name + n - end, TMP_END) == 0 &&
+           name[n - end - hex - 1] == '.' &&
+           hex_decode(slice_of(name + n - end - hex, hex), rnd, sizeof rnd);
+}
+
+void file_replace_sweep(int dirfd)
+{
+    int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_(closedirp) DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *e;
+
+    if (!d)
+        fd_close(fd);
+    while (d && (e = readdir(d)) != NULL)
+        if (is_tmp_name(e->d_name))
+            (void)unlinkat(fd, e->d_name, 0);
 }
 
 void random_bytes(void *p, size_t n)

@@ -49,6 +49,8 @@ int file_printf(int dirfd, const char *path, struct abx_err *err, const char *fm
  * and its folder when `sync`. `mode` applies without umask. */
 int file_replace(int dirfd, const char *path, const void *p, size_t n, mode_t mode, bool sync,
                  struct abx_err *err);
+/* Removes the temporary files that killed writers left in the folder `dirfd`. For whoever alone writes there. */
+void file_replace_sweep(int dirfd);
 
 /* n bytes of the kernel's randomness (getrandom). Aborts only if the kernel has none. */
 void random_bytes(void *p, size_t n);

@@ -404,6 +404,16 @@ static int identify(int dirfd, const char *run_top, struct datadir *d, struct ab
     return r < 0 ? r : format_write(dirfd, d->instance, err);
 }
 
+/* What a supervisor that was killed had not finished writing: `format`, keys. */
+static void sweep(int dirfd)
+{
+    _cleanup_(closep) int local = openat(dirfd, "local", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    file_replace_sweep(dirfd);
+    if (local >= 0)
+        file_replace_sweep(local);
+}
+
 int datadir_open(const char *path, const char *run_top, struct datadir *ret, struct abx_err *err)
 {
     _cleanup_(closep) int dirfd = -EBADF;
@@ -441,6 +451,7 @@ int datadir_open(const char *path, const char *run_top, struct datadir *ret, str
         r = subdir(dirfd, "local", 0, 0700, err);
     if (r < 0)
         return err_wrap(err, r, "data dir '%s'", path);
+    sweep(dirfd);
     d.lock_fd = TAKE_FD(lock_fd);
     *ret = d;
     return 0;

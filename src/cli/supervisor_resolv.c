@@ -43,6 +43,7 @@ int resolv_copy_open(struct resolv_copy *c, int dirfd, struct abx_err *err)
     c->dirfd = fcntl(dirfd, F_DUPFD_CLOEXEC, 3);
     if (c->dirfd < 0)
         return err_sys(err, errno, "folder of egress");
+    file_replace_sweep(c->dirfd);
     (void)is_changed(c);
     return copy(c, err);
 }

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import threading
+from pathlib import Path
 
 import processes
 import pytest
@@ -125,3 +126,14 @@ def test_after_a_stop_in_good_order_nothing_is_waited_for(build_dir, base_templa
     finally:
         service.stop()
         service.remove()
+
+
+def test_files_that_it_was_still_writing_do_not_stay(killed):
+    run = Path("/run/abx") / killed.instance()
+    half = [folder / f"{name}.0123456789ab.tmp" for folder, name in (
+        (killed.data_dir, "format"), (killed.data_dir, "admin.key"), (killed.data_dir / "local", "1000"), (run / "egress", "resolv.conf"))]
+    for file in half:
+        file.write_text("hal")
+    killed.start().stop(signal.SIGTERM)
+    assert [file for file in half if file.exists()] == []
+    assert not run.exists(), list(run.rglob("*"))

@@ -157,6 +157,31 @@ static void file_replace_is_whole(void **state)
     assert_int_equal(st.st_size, 3);
 }
 
+static void what_a_killed_writer_left_is_swept(void **state)
+{
+    static const char *const left[] = { "format.0123456789ab.tmp", "a.b.ffffffffffff.tmp" };
+    static const char *const others[] = { "format",
+                                          ".0123456789ab.tmp",
+                                          "format.0123456789a.tmp",
+                                          "format.0123456789ag.tmp",
+                                          "format_0123456789ab.tmp",
+                                          "format.0123456789ab.tmpx",
+                                          "tmp" };
+    struct test_dir *d = *state;
+
+    for (size_t i = 0; i < ARRAY_SIZE(left); i++)
+        dir_write(d, left[i], "half");
+    for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+        dir_write(d, others[i], "text");
+    file_replace_sweep(d->fd);
+    for (size_t i = 0; i < ARRAY_SIZE(left); i++)
+        assert_false(dir_has(d, left[i]));
+    for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+        assert_true(dir_has(d, others[i]));
+        assert_int_equal(unlinkat(d->fd, others[i], 0), 0);
+    }
+}
+
 static void failed_replace_leaves_nothing(void **state)
 {
     struct test_dir *d = *state;
@@ -196,6 +221,7 @@ int main(void)
         DIR_TEST(file_read_appends_any_size),
         DIR_TEST(file_write_once_writes_an_existing_file),
         DIR_TEST(file_replace_is_whole),
+        DIR_TEST(what_a_killed_writer_left_is_swept),
         DIR_TEST(failed_replace_leaves_nothing),
         cmocka_unit_test(random_bytes_differ),
     };
