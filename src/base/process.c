@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -18,7 +19,8 @@
 #define FIELD_FLAGS 9
 #define FIELD_START 22
 #define FIELD_PENDING 31
-#define FLAG_EXITING 4 /* the kernel's PF_EXITING */
+/* The kernel's PF_EXITING and PF_SIGNALED; a signal that kills is no more pending when the latter is set. */
+#define FLAGS_ENDING (UINT64_C(0x4) | UINT64_C(0x400))
 
 /* /proc/<pid>/stat; empty when there is none. */
 static void stat_read(struct buf *b, pid_t pid)
@@ -71,16 +73,27 @@ static bool has_bit(struct buf *b, int field, uint64_t bit)
     return str_parse_u64(stat_field(b, field), UINT64_MAX, &bits) && (bits & bit);
 }
 
-/* The kernel marks each thread of a process that gets SIGKILL at once, whenever it will run. */
-bool process_is_ending(pid_t pid)
+static bool seems_to_end(pid_t pid)
 {
     _cleanup_(buf_done) struct buf b = BUF_INIT(STAT_MAX);
 
     if (kill(pid, 0) < 0 && errno == ESRCH)
         return true;
     stat_read(&b, pid);
-    return is_zombie(&b) || has_bit(&b, FIELD_FLAGS, FLAG_EXITING) ||
+    return is_zombie(&b) || has_bit(&b, FIELD_FLAGS, FLAGS_ENDING) ||
            has_bit(&b, FIELD_PENDING, UINT64_C(1) << (SIGKILL - 1));
+}
+
+/* The kernel marks each thread of a process that gets SIGKILL at once, whenever it will run. It tells the flags before what
+ * is pending, so one that takes its signal in between shows neither: a second look sees its flags. */
+bool process_is_ending(pid_t pid)
+{
+    static const struct timespec pause = { .tv_nsec = NSEC_PER_MSEC };
+
+    if (seems_to_end(pid))
+        return true;
+    (void)nanosleep(&pause, NULL);
+    return seems_to_end(pid);
 }
 
 static uint64_t own_name_space(void)

@@ -20,5 +20,5 @@ void process_mark(char to[PROCESS_MARK_SIZE]);
 bool process_mark_is_gone(const char *mark);
 /* Has it certainly ended, or is it about to: killed by SIGKILL, or closing what it had? False as above. */
 bool process_mark_is_ending(const char *mark);
-/* The same by the number alone. */
+/* The same by the number alone. What is not ending is looked at twice, a millisecond apart. */
 bool process_is_ending(pid_t pid);
