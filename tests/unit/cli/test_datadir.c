@@ -19,6 +19,7 @@
 #include "base/path.h"
 #include "base/process.h"
 #include "cli/datadir.h"
+#include "log_pipe.h"
 
 static char top[] = "/tmp/abx-datadir-XXXXXX";
 static char path[64];
@@ -247,8 +248,8 @@ static void a_held_run_folder_is_refused_with_the_pid(void **state)
 }
 
 /* A supervisor that has the data dir and its run folder and is killed while it starts a role: the child that is
- * neither has both open, too, and ends after a while. */
-static void kill_a_supervisor(char ret_instance[DATADIR_INSTANCE_SIZE])
+ * neither has both open, too, and ends when it is waited for. */
+static void kill_a_supervisor(const struct log_pipe *log, char ret_instance[DATADIR_INSTANCE_SIZE])
 {
     int pipes[2];
     pid_t child;
@@ -264,7 +265,7 @@ static void kill_a_supervisor(char ret_instance[DATADIR_INSTANCE_SIZE])
             _exit(1);
         if (fork() == 0) {
             (void)fd_write_all(pipes[1], d.instance, sizeof d.instance);
-            (void)nanosleep(&(struct timespec){ .tv_nsec = 500 * NSEC_PER_MSEC }, NULL);
+            log_pipe_await(log, "waiting for what");
             _exit(0);
         }
         (void)pause();
@@ -280,26 +281,35 @@ static void kill_a_supervisor(char ret_instance[DATADIR_INSTANCE_SIZE])
 static void the_locks_of_a_killed_supervisor_are_waited_for(void **state)
 {
     char instance[DATADIR_INSTANCE_SIZE];
+    struct log_pipe log;
     struct datadir d;
-    int fd;
+    int fd, r;
 
     (void)state;
     assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
-    kill_a_supervisor(instance);
-    assert_int_equal(datadir_open(path, NULL, &d, NULL), 0);
+    log_pipe_open(&log);
+    kill_a_supervisor(&log, instance);
+    log_pipe_begin(&log);
+    r = datadir_open(path, NULL, &d, NULL);
+    log_pipe_end(&log);
+    assert_int_equal(r, 0);
     assert_true(d.predecessor.was_killed);
     assert_string_equal(d.predecessor.told, "the data dir");
     datadir_done(&d);
     assert_true(wait(NULL) > 0);
     /* Its lock is lost with the rest of the data dir, that of the run folder is not. */
-    kill_a_supervisor(instance);
+    log_pipe_open(&log);
+    kill_a_supervisor(&log, instance);
     (void)snprintf(path + strlen(path), sizeof path - strlen(path), "/lock");
     assert_int_equal(unlink(path), 0);
     path[strlen(path) - strlen("/lock")] = '\0';
     assert_int_equal(datadir_open(path, NULL, &d, NULL), 0);
     assert_false(d.predecessor.was_killed);
     fd = run_folder(instance);
-    assert_int_equal(datadir_claim(&d, fd, NULL), 0);
+    log_pipe_begin(&log);
+    r = datadir_claim(&d, fd, NULL);
+    log_pipe_end(&log);
+    assert_int_equal(r, 0);
     assert_true(d.predecessor.was_killed);
     datadir_done(&d);
     fd_close(fd);

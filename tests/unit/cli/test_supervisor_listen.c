@@ -11,7 +11,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -19,6 +18,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "cli/supervisor_listen.h"
+#include "log_pipe.h"
 
 static struct predecessor nobody; /* was killed */
 
@@ -151,9 +151,9 @@ static void the_holder_is_that_of_the_address(void **state)
     fd_close(fd);
 }
 
-/* Listens where it is told, so that no process has the socket: it is in a message that nobody has read. Ends after a while, and with it the
- * message. */
-static pid_t start_dying(uint16_t *ret_port)
+/* Listens where it is told, so that no process has the socket: it is in a message that nobody has read. Ends when it is waited
+ * for, and with it the message. */
+static pid_t start_dying(const struct log_pipe *log, uint16_t *ret_port)
 {
     struct listen_address a = { .host = "127.0.0.1" };
     char control[CMSG_SPACE(sizeof(int))] = "", word = 0;
@@ -185,7 +185,7 @@ static pid_t start_dying(uint16_t *ret_port)
         _exit(1);
     fd_close(fd);
     (void)fd_write_all(pipes[1], &a.port, sizeof a.port);
-    (void)nanosleep(&(struct timespec){ .tv_nsec = 500 * NSEC_PER_MSEC }, NULL);
+    log_pipe_await(log, "waiting for what");
     _exit(0);
 }
 
@@ -193,24 +193,31 @@ static void a_port_of_a_killed_predecessor_is_waited_for(void **state)
 {
     struct predecessor killed = { .was_killed = true };
     struct listen_address a = { .host = "127.0.0.1" };
+    struct log_pipe log;
     struct abx_err err;
-    int fds[2];
+    int fds[2], r;
     pid_t child;
 
     (void)state;
     killed.until_ns = time_mono_ns() + 60 * NSEC_PER_SEC; /* as long as a busy machine takes */
-    child = start_dying(&a.port);
+    log_pipe_open(&log);
+    child = start_dying(&log, &a.port);
     assert_int_equal(listen_public(&a, 2, &nobody, fds, &err), ABX_FAILED_PRECONDITION);
     assert_non_null(strstr(err.msg, "is taken by another process"));
-    assert_int_equal(listen_public(&a, 2, &killed, fds, NULL), 0);
+    log_pipe_begin(&log);
+    r = listen_public(&a, 2, &killed, fds, NULL);
+    log_pipe_end(&log);
+    assert_int_equal(r, 0);
     assert_non_null(strstr(killed.told, "port "));
     assert_int_equal(waitpid(child, NULL, 0), child);
     fd_close(fds[0]);
     fd_close(fds[1]);
     /* Not for ever. */
-    child = start_dying(&a.port);
+    log_pipe_open(&log);
+    child = start_dying(&log, &a.port);
     killed.until_ns = 1;
     assert_int_equal(listen_public(&a, 1, &killed, fds, &err), ABX_FAILED_PRECONDITION);
+    log_pipe_end(&log);
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
