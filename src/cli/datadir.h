@@ -48,8 +48,8 @@ struct datadir {
  * cgroups, and ends them. */
 int datadir_open(const char *path, const char *run_top, struct datadir *ret, struct abx_err *err);
 /* Writes into the run folder `run_fd` of the instance whose data dir this is (file `data-dir`: lines "device N", "inode
- * N", "handle HEX", "process PID", "mark MARK", "path PATH") and locks that while `d` is open. FAILED_PRECONDITION when another supervisor holds it: its data
- * dir was deleted or copied; one that was killed is waited for. */
+ * N", "handle HEX", "process PID", "mark MARK", "path PATH") and locks that while `d` is open. FAILED_PRECONDITION when
+ * another supervisor holds it: its data dir was deleted or copied; one that was killed is waited for. */
 int datadir_claim(struct datadir *d, int run_fd, struct abx_err *err);
 /* Notes in `lock` that this service ended with all its roles. */
 void datadir_sign_off(const struct datadir *d);

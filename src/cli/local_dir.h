@@ -5,8 +5,9 @@
  *     <dir>/<uid>.env  0600 <uid>   key, base URL and domain for that user's clients
  *
  * One service has the folder: the first that takes the lock. The kernel drops the lock with the supervisor, so what a
- * dead one left is known to be stale; the next that starts removes it, or one that runs (supervisor_local.h). Users may not open `service`, so each of their
- * files says which process wrote it. Clients check that, owners and modes (transport/local_service.h).
+ * dead one left is known to be stale; the next that starts removes it, or one that runs
+ * (supervisor_local.h). Users may not open `service`, so each of their files says which process wrote it. Clients check that,
+ * owners and modes (transport/local_service.h).
  */
 #pragma once
 

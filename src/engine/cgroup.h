@@ -52,8 +52,9 @@ int cgroup_tree_adopt_host(struct cgroup_tree *t, pid_t pid, struct abx_err *err
 /* Makes the groups of sandbox `id` with limits. ALREADY_EXISTS when they exist. In the v2 subtree
  * `uid_base` gets `user` (folder, cgroup.procs, cgroup.threads), so that the guest can make a group
  * for each command below it, and cgroup.procs of `guest` and of the sandbox's own group, so that it
- * can put a restarted daemon back. Everything else stays the host's, controllers included. Root inside can therefore leave `user`, but the group of the sandbox has a quota too,
- * 20 % of a cpu above that of `user`. */
+ * can put a restarted daemon back. Everything else stays the host's, controllers included. Root inside
+ * can therefore leave `user`, but the group of the sandbox has a quota too, 20 % of a cpu above that of
+ * `user`. */
 int cgroup_create(struct cgroup_tree *t, const char *id, const struct cgroup_limits *limits,
                   uid_t uid_base, struct abx_err *err);
 int cgroup_set_limits(struct cgroup_tree *t, const char *id, const struct cgroup_limits *limits,

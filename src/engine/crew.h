@@ -22,8 +22,8 @@
 
 struct crew;
 
-/* `result` (err.code set on failure; is_cut_off when its worker died or was killed at it) and `fds` are borrowed until return; take descriptors with
- * TAKE_FD. */
+/* `result` (err.code set on failure; is_cut_off when its worker died or was killed at it) and `fds` are borrowed
+ * until return; take descriptors with TAKE_FD. */
 typedef void (*job_done_fn)(void *user, const struct job_result *result, int *fds, size_t n_fds);
 
 struct crew_opts {

@@ -52,7 +52,8 @@ static const int allowed[] = {
     SYS_set_robust_list, SYS_restart_syscall,
     /* memory */
     SYS_munmap, SYS_mremap, SYS_mprotect, SYS_mincore, SYS_msync, SYS_brk, SYS_mlock, SYS_mlock2,
-    SYS_munlock, SYS_mlockall, SYS_munlockall, SYS_remap_file_pages, SYS_pkey_alloc, SYS_pkey_free, SYS_pkey_mprotect, SYS_membarrier, SYS_rseq,
+    SYS_munlock, SYS_mlockall, SYS_munlockall, SYS_remap_file_pages, SYS_pkey_alloc, SYS_pkey_free,
+    SYS_pkey_mprotect, SYS_membarrier, SYS_rseq,
     /* processes and ids */
     SYS_execve, SYS_execveat, SYS_exit, SYS_exit_group, SYS_wait4, SYS_waitid, SYS_kill, SYS_tkill,
     SYS_tgkill, SYS_pidfd_open, SYS_pidfd_send_signal, SYS_getpid, SYS_getppid, SYS_gettid,

@@ -84,6 +84,7 @@ size_t table_count(const struct table *t);
 /* Calls `fn` for each entry; `fn` may remove that entry. */
 void table_each(struct table *t, void (*fn)(void *user, struct sandbox *sb), void *user);
 /* The up to `max` entries that are not being removed, whose sandbox id is not empty and comes after
- * `after`, (those that are stopped count as such already) in the order of their ids. Returns how many are in `to`; *ret_more tells whether there are others behind. */
+ * `after`, (those that are stopped count as such already) in the order of their ids. Returns how many
+ * are in `to`; *ret_more tells whether there are others behind. */
 size_t table_page(const struct table *t, const char *after, const struct sandbox **to, size_t max,
                   bool *ret_more);
