@@ -163,7 +163,7 @@ def test_rules_of_one_that_is_killed_meanwhile_are_not_told(control):
             rules = [pool.submit(control.ask, "PUT", f"{path}/network", {"denyOut": ["0.0.0.0/0"]}) for _ in range(3)]
             assert pool.submit(control.ask, "DELETE", path).result().status == 204
             assert all(call.result().status in (204, 404) for call in rules)
-    until(lambda: not egress.entries, lambda: f"no row of what is gone; there are {list(egress.entries)}", timeout=10)
+    until(lambda: not egress.entries, lambda: f"no row of what is gone; there are {list(egress.entries)}")
     assert not egress.is_closed
 
 
