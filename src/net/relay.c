@@ -164,8 +164,8 @@ static void server_head(void *user, struct http_conn *c, const struct http1_head
     } else {
         result = http_exchange_respond(r->ex, head->status, fields, n, response_length(head), NULL);
     }
-    if (result < 0) {
-        http_exchange_abort(r->ex);
+    if (result < 0) { /* nothing of it is sent: on_done's caller says so */
+        http_conn_abort(c);
         return;
     }
     r->is_response_sent = true;

@@ -362,6 +362,29 @@ static void upgrades_of_requests_with_a_body_join_too(void **state)
     }
 }
 
+/* A server that does not wait for the body: nobody can say where that ends and what follows the switch begins. */
+static void upgrades_amid_the_body_are_no_answer(void **state)
+{
+    char got[2048] = "";
+
+    (void)state;
+    start();
+    send_str(client, "POST /exec HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"
+                     "Content-Length: 4\r\n\r\nbo");
+    take_upstream();
+    expect_part(upstream, got, sizeof(got), "\r\n\r\nbo");
+    send_str(upstream, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: tcp\r\n"
+                       "Connection: Upgrade\r\n\r\nfrom-server");
+    send_str(client, "dymore");
+    got[0] = '\0';
+    expect_part(client, got, sizeof(got), "HTTP/1.1 502 ");
+    assert_int_equal(seen.result.err.code, ABX_ABORTED);
+    assert_true(seen.has_exchange);
+    assert_false(seen.result.is_response_sent || seen.result.is_safe_to_retry);
+    assert_int_equal(expect_end(upstream, NULL, 0), ECONNRESET);
+    stop();
+}
+
 static void refused_upgrades_are_plain_answers(void **state)
 {
     char got[2048] = "";
@@ -415,6 +438,7 @@ int main(void)
         T(early_answers_end_uploads),
         T(upgrades_join_raw_connections),
         T(upgrades_of_requests_with_a_body_join_too),
+        T(upgrades_amid_the_body_are_no_answer),
         T(refused_upgrades_are_plain_answers),
         T(upgraded_upstreams_are_dropped_with_the_client),
     };
