@@ -746,7 +746,8 @@ static void supervisor_done(struct supervisor *s)
         is_alone &= s->roles[i]->pid == 0;
         role_done(s->roles[i]);
     }
-    if (is_alone)
+    /* After a start that failed what a killed predecessor holds may still be held. */
+    if (is_alone && (s->is_ready || !s->dir.predecessor.was_killed))
         datadir_sign_off(&s->dir);
     supervisor_tls_done(&s->tls);
     resolv_copy_done(&s->resolv);

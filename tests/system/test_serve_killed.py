@@ -85,6 +85,8 @@ def hide(listener):
 
 @pytest.mark.parametrize("is_tls", [False, True], ids=["public", "tls"])
 def test_a_port_that_nobody_seems_to_have_is_waited_for(killed, tmp_path, is_tls):
+    with socket.create_server(("127.0.0.1", killed.port)), pytest.raises(RuntimeError, match="is taken by process"):
+        killed.start()  # the predecessor is not forgotten by a start that fails
     listener = socket.create_server(("127.0.0.1", 0 if is_tls else killed.port))
     port = listener.getsockname()[1]
     ends = hide(listener)
