@@ -265,12 +265,18 @@ static void deliver(struct exchange2 *x)
 /* Handlers may end anything, but streams end in h2_conn_send and _feed alone: the list stays. */
 static void serve_exchanges(struct session *s)
 {
+    struct abx_err why = { 0 };
+
     for (struct exchange2 *x = state_of(s)->exchanges; x && !s->sock.is_closed; x = x->next) {
         if (!x->ex.is_aborted)
             deliver(x);
         if (!x->ex.is_aborted || x->ex.is_ended)
             continue;
         x->ex.is_ended = true;
+        (void)err_set(&why, ABX_ABORTED, "the response was aborted");
+        exchange_detach(&x->ex, &why); /* the stream lasts till the socket takes its reset */
+        if (s->sock.is_closed)
+            return;
         h2_stream_reset(x->stream, H2_INTERNAL_ERROR);
     }
 }
@@ -404,10 +410,15 @@ static void http2_timeout(struct session *s)
         if (!due || now < due)
             continue;
         x->ex.moved_at = now;
-        if (x->ex.is_responding)
+        if (x->ex.is_responding) {
             http_exchange_abort(&x->ex);
-        else
-            exchange_refuse(&x->ex, 408, "the request did not arrive in time");
+            continue;
+        }
+        /* The client's window may hold the answer up, and the handler's own must not follow. */
+        exchange_detach(&x->ex, &why);
+        if (s->sock.is_closed)
+            return;
+        exchange_refuse(&x->ex, 408, "the request did not arrive in time");
     }
     if (!h->exchanges && !h->is_shutting &&
         now >= s->progress_at + s->server->opts.idle_timeout_ms) {

@@ -192,17 +192,25 @@ static void collect_finish(struct http_exchange *ex, const struct abx_err *why)
     buf_done(&collect.body);
 }
 
-void exchange_over(struct http_exchange *ex, const struct abx_err *why)
+void exchange_detach(struct http_exchange *ex, const struct abx_err *why)
 {
+    const struct http_exchange_events *events = ex->events;
     struct abx_err gone = { 0 };
 
+    ex->is_reading = false;
     if (ex->is_collecting) {
         /* Whatever ended it: this code says that there is nobody to be answered. */
         (void)err_set(&gone, ABX_CANCELED, "%s", why->code ? why->msg : "the client went away");
         collect_finish(ex, &gone);
-    } else if (ex->events && ex->events->on_close) {
-        ex->events->on_close(ex->user, ex, why);
+    } else if (events && events->on_close) {
+        events->on_close(ex->user, ex, why);
     }
+    ex->events = NULL;
+}
+
+void exchange_over(struct http_exchange *ex, const struct abx_err *why)
+{
+    exchange_detach(ex, why);
     free(ex);
 }
 

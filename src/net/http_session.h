@@ -163,6 +163,8 @@ void exchange_deliver(struct http_exchange *ex, struct slice data, bool is_end);
 void exchange_call_writable(struct http_exchange *ex);
 /* Ends a collection whose body is known to be too large. */
 void exchange_check_collect(struct http_exchange *ex);
+/* Tells the handler that it is over; what is still to be said is the pump's. */
+void exchange_detach(struct http_exchange *ex, const struct abx_err *why);
 /* Tells the handler and frees it. */
 void exchange_over(struct http_exchange *ex, const struct abx_err *why);
 /* An error of the server's own as JSON. */

@@ -1,6 +1,7 @@
 /* test_relay.c - client, server under test, relay, upstream: all over real sockets. */
 #include "net_test.h"
 
+#include "net/http2.h"
 #include "net/relay.h"
 
 struct seen {
@@ -64,9 +65,13 @@ static void on_request(void *user, struct http_exchange *ex)
     assert_int_equal(relay_start(&opts, NULL), 0);
 }
 
-static void start(void)
+static void start_with(uint32_t body_timeout_ms)
 {
-    struct http_server_opts opts = { .loop = &loop, .on_request = on_request, .fin_grace_ms = 1 };
+    struct http_server_opts opts = { .loop = &loop,
+                                     .on_request = on_request,
+                                     .protocol = &http2_protocol,
+                                     .body_timeout_ms = body_timeout_ms,
+                                     .fin_grace_ms = 1 };
 
     seen = (struct seen){ 0 };
     conn = NULL;
@@ -76,6 +81,11 @@ static void start(void)
     opts.listen_fd = tcp_listen();
     assert_int_equal(http_server_new(&opts, &server, NULL), 0);
     client = tcp_connect();
+}
+
+static void start(void)
+{
+    start_with(0);
 }
 
 static void take_upstream(void)
@@ -425,6 +435,55 @@ static void upgraded_upstreams_are_dropped_with_the_client(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, loop_setup, loop_teardown)
 
+/* Receives until a frame of this type has come whole. */
+static void expect_frame(uint8_t type)
+{
+    uint8_t got[4096];
+    size_t have = 0, at = 0;
+    bool is_found = false;
+
+    while (!is_found) {
+        ssize_t n = -1;
+
+        RUN_UNTIL((n = recv(client, got + have, sizeof(got) - have, 0)) > 0);
+        have += (size_t)n;
+        while (!is_found && have - at >= 9) {
+            size_t whole = 9 + ((size_t)got[at] << 16 | (size_t)got[at + 1] << 8 | got[at + 2]);
+
+            if (have - at < whole)
+                break;
+            is_found = got[at + 3] == type;
+            at += whole;
+        }
+    }
+}
+
+/* A stream whose answer does not fit into the client's window outlives that answer. */
+static void late_answers_to_late_bodies_are_dropped(void **state)
+{
+    static const char request[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+                                  /* SETTINGS: windows of 0 */
+                                  "\0\0\6\4\0\0\0\0\0"
+                                  "\0\4\0\0\0\0"
+                                  /* HEADERS of a POST of / to h, and no body */
+                                  "\0\0\6\1\4\0\0\0\1"
+                                  "\x83\x86\x84\1\1h";
+    static const char late[] = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    char got[2048] = "";
+
+    (void)state;
+    start_with(1);
+    send_all(client, request, sizeof(request) - 1);
+    take_upstream();
+    expect_part(upstream, got, sizeof(got), "\r\n\r\n");
+    expect_frame(1); /* 408; its text stays behind */
+    (void)send(upstream, late, sizeof(late) - 1, MSG_NOSIGNAL);
+    RUN_UNTIL(seen.dones == 1);
+    assert_false(seen.has_exchange);
+    assert_int_equal(seen.result.err.code, ABX_DEADLINE_EXCEEDED);
+    stop();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -441,6 +500,7 @@ int main(void)
         T(upgrades_amid_the_body_are_no_answer),
         T(refused_upgrades_are_plain_answers),
         T(upgraded_upstreams_are_dropped_with_the_client),
+        T(late_answers_to_late_bodies_are_dropped),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
