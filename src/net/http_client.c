@@ -456,6 +456,7 @@ static void conn_head(struct http_conn *c, struct slice *in)
     if (head->status == 101) {
         c->has_head = c->is_raw = true;
         c->is_request_ended = false; /* the request was; what follows has an end of its own */
+        c->wants_writable = true;
         c->left = HTTP_LENGTH_UNKNOWN;
         (void)http1_parser_next(c->parser, in, &data); /* END: the rest does not pass the parser */
     } else if (head->status >= 200) {

@@ -26,7 +26,7 @@ struct http_conn_events {
     void (*on_head)(void *user, struct http_conn *c, const struct http1_head *head);
     /* Only while reading is on, the end of an empty body too. Reading is off when a request starts. */
     void (*on_body)(void *user, struct http_conn *c, struct slice data, bool is_end);
-    /* As on the server; also once when the connection has been made. */
+    /* As on the server; also once when the connection has been made, and after a 101. */
     void (*on_writable)(void *user, struct http_conn *c);
     /* Exchange over: err->code 0 and reusable (idle) or not; else what failed. is_safe_to_retry: no
      * byte of the request can have reached the server (connect failed, or an idle connection was

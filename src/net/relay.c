@@ -61,6 +61,7 @@ static void client_body(void *user, struct http_exchange *ex, struct slice data,
     if (is_end && !r->is_request_ended) {
         r->is_request_ended = true;
         http_conn_end(r->opts.conn);
+        http_exchange_read(ex, false);
     }
 }
 
@@ -172,10 +173,8 @@ static void server_head(void *user, struct http_conn *c, const struct http1_head
     if (r->opts.ret_is_stream)
         *r->opts.ret_is_stream = !has_own_end(head);
     http_conn_read(c, true);
-    if (head->status == 101) {
+    if (head->status == 101) /* server_writable reads on, once the body has left the queue */
         r->is_request_ended = false;
-        http_exchange_read(r->ex, true);
-    }
 }
 
 static void server_body(void *user, struct http_conn *c, struct slice data, bool is_end)

@@ -395,6 +395,61 @@ static void upgrades_amid_the_body_are_no_answer(void **state)
     stop();
 }
 
+static size_t queued(void)
+{
+    return HTTP_OUT_MAX - http_conn_room(conn);
+}
+
+static void send_chunk(size_t n)
+{
+    static const char bytes[65536];
+    char line[16];
+
+    send_all(client, line, (size_t)snprintf(line, sizeof(line), "%zx\r\n", n));
+    send_all(client, bytes, n);
+    send_str(client, "\r\n");
+    turns(8);
+}
+
+/* Its queue is at the mark, and the end of the body takes it beyond. */
+static void upgrades_wait_until_the_body_is_sent(void **state)
+{
+    enum { PIECE = 30000, HALF = HTTP_OUT_MAX / 2 };
+    static char raw[60000], got[65536];
+    char head[2048] = "";
+    bool is_raw = false;
+
+    (void)state;
+    start();
+    send_str(client, "POST /exec HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"
+                     "Transfer-Encoding: chunked\r\n\r\n");
+    take_upstream();
+    while (queued() < HALF - PIECE - 4096)
+        send_chunk(PIECE - 100);
+    while (queued() < HALF - 1500)
+        send_chunk(500);
+    send_chunk(HALF - queued() - 7); /* with the size's line and the chunk's end */
+    assert_int_equal(queued(), HALF);
+    send_str(client, "0\r\n\r\n");
+    turns(8);
+    memset(raw, 'r', sizeof(raw));
+    send_all(client, raw, sizeof(raw));
+    turns(8);
+    assert_true(queued() > HALF);
+    send_str(upstream, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: tcp\r\n"
+                       "Connection: Upgrade\r\n\r\n");
+    expect_part(client, head, sizeof(head), "\r\n\r\n");
+    turns(8);
+    assert_true(queued() < HALF + 100);
+    while (!is_raw) {
+        ssize_t n = -1;
+
+        RUN_UNTIL((n = recv(upstream, got, sizeof(got), 0)) > 0);
+        is_raw = got[n - 1] == 'r';
+    }
+    stop();
+}
+
 static void refused_upgrades_are_plain_answers(void **state)
 {
     char got[2048] = "";
@@ -498,6 +553,7 @@ int main(void)
         T(upgrades_join_raw_connections),
         T(upgrades_of_requests_with_a_body_join_too),
         T(upgrades_amid_the_body_are_no_answer),
+        T(upgrades_wait_until_the_body_is_sent),
         T(refused_upgrades_are_plain_answers),
         T(upgraded_upstreams_are_dropped_with_the_client),
         T(late_answers_to_late_bodies_are_dropped),
