@@ -158,6 +158,11 @@ void lifecycle_set_driver(struct lifecycle *l, struct driver *driver)
     l->opts.driver = driver;
 }
 
+bool lifecycle_has_driver(const struct lifecycle *l)
+{
+    return l->opts.driver && l->opts.driver->ops->is_up(l->opts.driver);
+}
+
 static void free_waiters(struct sandbox *sb)
 {
     while (sb->creators) {

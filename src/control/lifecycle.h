@@ -245,6 +245,8 @@ void lifecycle_told(struct lifecycle *l, const char *id);
 void lifecycle_died(struct lifecycle *l, const char *id, const char *reason);
 /* All that ran were ended with the service, on purpose: they died of "stopped". */
 void lifecycle_stopped(struct lifecycle *l);
+/* Does the driver answer? Without one, what needs it fails at once. */
+bool lifecycle_has_driver(const struct lifecycle *l);
 /* Is what the table says of the driver's sandboxes compared with the driver since it came up? Until
  * then a row may be of a sandbox that ended while this process was away. */
 bool lifecycle_is_compared(const struct lifecycle *l);

@@ -298,7 +298,8 @@ static void on_woken(void *user, int status, const struct abx_err *failure)
     free(w);
 }
 
-/* The gateway has seen the credential; whether it may be woken at all is asked here once more. */
+/* The gateway has seen the credential; whether it may be woken at all is asked here once more. While the driver is away it
+ * asks twice a second: nothing that all would be told of is begun then. */
 static void wake(struct gateway *g, uint64_t seq, const char *id)
 {
     struct lifecycle *l = g->table->lifecycle;
@@ -314,6 +315,9 @@ static void wake(struct gateway *g, uint64_t seq, const char *id)
         r = err_oom(&err);
     else if (sb && !sandbox_wakes_itself(sb))
         r = err_set(&err, ABX_NOT_FOUND, "traffic does not wake sandbox '%s'", id);
+    else if (sb && sb->state == SANDBOX_PAUSED && !lifecycle_has_driver(l))
+        r = err_set(&err, ABX_UNAVAILABLE, "Sandbox \"%s\" cannot be resumed: the engine is away",
+                    id);
     if (r == 0) {
         *w = (struct wake){ g->table, g->number, seq, "" };
         (void)snprintf(w->id, sizeof w->id, "%s", id);

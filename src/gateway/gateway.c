@@ -118,7 +118,7 @@ static void take_entry(struct gateway *g, const Abx__Ipc__Entry *entry)
     }
     if (row->hold)
         gateway_hold_check(g, row);
-    requests_wake(g);
+    requests_wake_sandbox(g, entry->sandbox_id);
 }
 
 static void take_remove(struct gateway *g, const char *id, uint64_t seq)
@@ -133,7 +133,7 @@ static void take_remove(struct gateway *g, const char *id, uint64_t seq)
     row->remove_seq = seq;
     row->remove_link = g->table.generation;
     gateway_drop_row(g, row);
-    requests_wake(g); /* those that waited for it ask control what became of it */
+    requests_wake_sandbox(g, id); /* those that waited for it ask control what became of it */
 }
 
 static bool find_old(void *user, struct row *row)
@@ -208,7 +208,7 @@ static void on_engine_frame(void *user, struct ipc_conn *c, const Abx__Ipc__Fram
     if (!row)
         return;
     gateway_drop_row(g, row); /* the next request asks control, and so does each that waits */
-    requests_wake(g);
+    requests_wake_sandbox(g, f->died->sandbox_id);
 }
 
 static void on_engine_up(void *user, struct ipc_conn *c, const Abx__Ipc__HelloReply *hello)

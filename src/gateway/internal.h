@@ -120,6 +120,8 @@ void request_wait_socket(struct request *r);
 void request_sockets_came(struct request *r, int code);
 /* Something changed: all that are in REQUEST_WAIT look again. */
 void requests_wake(struct gateway *g);
+/* Something of one sandbox changed: those of them that are for it. Its id may lie in its row, not in a request. */
+void requests_wake_sandbox(struct gateway *g, const char *id);
 
 /* upstream.c */
 /* Connects `fd`, a socket of the engine's (owned), to the port on the sandbox's loopback: 127.0.0.1, or ::1 when

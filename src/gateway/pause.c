@@ -141,10 +141,12 @@ static void on_woken(void *user, const struct abx_err *failure, const Abx__Ipc__
     struct request *r = user;
     struct row *row = table_find(&r->g->table, r->route.id);
     struct gateway *g = r->g;
+    char id[SANDBOX_ID_SIZE];
 
     (void)reply;
     (void)fds;
     (void)n_fds;
+    memcpy(id, r->route.id, sizeof(id)); /* it may be freed */
     if (row)
         row->is_waking = false;
     if (r->ex) {
@@ -167,7 +169,7 @@ static void on_woken(void *user, const struct abx_err *failure, const Abx__Ipc__
     } else {
         request_unref(r);
     }
-    requests_wake(g); /* those that waited with it; one of them asks again if need be */
+    requests_wake_sandbox(g, id); /* those that waited with it; one of them asks again if need be */
 }
 
 static void grant_time(struct request *r)

@@ -148,19 +148,30 @@ void request_pause(struct request *r, uint64_t ms)
     wait_start(&r->g->waits, &r->wait, ms, on_paused);
 }
 
-void requests_wake(struct gateway *g)
+/* `id` NULL: whatever they are for. */
+static void wake_some(struct gateway *g, const char *id)
 {
     struct request *next;
 
     /* A step frees at most its own request, and new ones come in front. */
     for (struct request *r = g->requests; r; r = next) {
         next = r->next;
-        if (r->state != REQUEST_WAIT)
+        if (r->state != REQUEST_WAIT || (id && strcmp(r->route.id, id) != 0))
             continue;
         wait_stop(&r->wait);
         r->state = REQUEST_NEW;
         request_step(r);
     }
+}
+
+void requests_wake(struct gateway *g)
+{
+    wake_some(g, NULL);
+}
+
+void requests_wake_sandbox(struct gateway *g, const char *id)
+{
+    wake_some(g, id);
 }
 
 /* --- asking control ---------------------------------------------------------------------------- */

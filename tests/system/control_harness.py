@@ -20,6 +20,8 @@ CREATE, CREATE_REPLY, KILL, KILL_REPLY, LIST, LIST_REPLY = 20, 21, 22, 23, 24, 2
 TEMPLATES, TEMPLATES_REPLY, AUDIT, AUDIT_REPLY, DIED = 26, 27, 32, 33, 40
 MEASURE, MEASURE_REPLY = 41, 42
 CLONE, CLONE_REPLY = 38, 39
+FREEZE, FREEZE_REPLY, STOP, STOP_REPLY = 28, 29, 36, 37
+HOLD, HOLD_DONE, WAKE, HEALTH, HEALTH_REPLY = 67, 68, 69, 76, 77
 ENTRY, REMOVE, REMOVE_DONE, TABLE_SYNCED, LOOKUP, LOOKUP_REPLY, ENTRY_DONE = 60, 61, 62, 63, 64, 65, 66
 ADMIN, ADMIN_REPLY, LOG = 70, 71, 73
 RUNNING = 2
@@ -202,6 +204,8 @@ class Engine:
             with self.lock:
                 self.sandboxes[text(body, 2)] = {}
             return CLONE_REPLY, {}
+        if message.kind in (FREEZE, STOP):
+            return message.kind + 1, {}
         if message.kind == LIST:
             with self.lock:
                 ids = sorted(i for i in self.sandboxes if i > text(body, 1))
@@ -226,12 +230,12 @@ class Engine:
 
 
 class Gateway:
-    """A gateway's connection to the table; answers removals unless `is_deaf`."""
+    """A gateway's connection to the table; answers removals unless `is_deaf`. `told`: kinds of all that came."""
 
     def __init__(self, path):
         self.conn = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.conn.connect(path)
-        self.entries = {}
+        self.entries, self.told, self.failures = {}, [], {}
         self.is_synced = False
         self.is_deaf = False
         self.is_closed = False
@@ -253,7 +257,12 @@ class Gateway:
                     self.is_closed = True
                     return
                 message = Frame(data)
-                if message.kind == ENTRY:
+                self.told.append(message.kind)
+                if message.kind in (HOLD, HEALTH):
+                    self.conn.send(frame(message.kind + 1, {}, message.seq))
+                elif message.kind == ERROR:
+                    self.failures[message.seq] = message.body
+                elif message.kind == ENTRY:
                     self.entries[text(message.body, 1)] = message.body
                     if message.seq:
                         self.conn.send(frame(ENTRY_DONE, {}, message.seq))

@@ -193,6 +193,7 @@ class Control:
         self.questions = {}  # seq: queue of its answer
         self.seq = 1000
         self.hangs = False  # takes questions and answers none
+        self.fails = False  # answers questions about sandboxes with an error
         self.table = ipc.Listener(folder / "table.sock", self._serve, self._sync)
         self.http = None
 
@@ -224,6 +225,9 @@ class Control:
         if body == ipc.LOOKUP:
             name = ipc.text(fields, 1)
             self.lookups.append(name)
+            if self.fails:
+                peer.send(ipc.ERROR, [(1, ipc.UNAVAILABLE), (3, "not now")], seq)
+                return
             sandbox = self.rows.get(name) or self.hidden.get(name)
             peer.send(ipc.LOOKUP_REPLY, [(1, True), (2, sandbox.entry())] if sandbox else [], seq)
         elif body == ipc.REMOVE_DONE:

@@ -12,7 +12,7 @@ import threading
 import time
 
 import pytest
-from control_harness import LOG, RUNNING, frame, Answer, Control, text
+from control_harness import ERROR, LOG, RUNNING, WAKE, Answer, Control, frame, text
 from waiting import BUSY_S, until
 
 UNKNOWN = "Sandbox \"%s\" doesn't exist or you don't have access to it"
@@ -583,6 +583,23 @@ def test_requests_wait_for_the_engine(control):
     control.engine.start()
     until(lambda: sandbox not in control.engine.sandboxes)
     until(lambda: sandbox not in control.ids())
+
+
+def test_a_wake_while_the_engine_is_away_is_refused_before_anything_is_begun(control):
+    """Gateways ask for it twice a second, for each sandbox that has traffic: nobody else is to hear of that."""
+    gateway = control.gateway()
+    box = control.create(timeout=500, autoPause=True, autoResume={"enabled": True})["sandboxID"]
+    assert control.ask("POST", f"/sandboxes/{box}/pause", {"memory": False}).status == 204
+    control.engine.stop()
+    until(lambda: control.admin({"op": "info"})["engine_up"] is False)
+    told = len(gateway.told)
+    for seq in (50, 51, 52):
+        gateway.conn.send(frame(WAKE, {1: box}, seq))
+        gateway.wait(lambda seq=seq: seq in gateway.failures)
+        assert gateway.failures[seq][1] == [14] and 2 not in gateway.failures[seq]  # UNAVAILABLE, and no reason: ask again
+    assert gateway.told[told:] == [ERROR] * 3
+    assert "cannot be resumed" not in (control.folder / "log").read_text()
+    assert control.ask("GET", f"/sandboxes/{box}").json["state"] == "paused"
 
 
 def test_an_engine_killed_amid_a_create_leaves_nothing(control):

@@ -164,6 +164,32 @@ def test_a_wake_is_asked_for_again_while_a_role_is_away(build_dir, tmp_path):
     assert world.close() == 0
 
 
+def test_news_of_a_sandbox_wake_its_own_requests_alone(build_dir, tmp_path):
+    """With many sandboxes and many that wait, each news would be work for all of them."""
+    world = World(build_dir, tmp_path)
+    for name in ("ia", "ib"):
+        world.sandbox(name, told=False).echo()
+    news = world.sandbox("ic", state=CREATING)
+    news.echo()
+    world.control.fails = True
+    first, second, third = (Client(world) for _ in range(3))
+    for client, name in ((first, "ia"), (second, "ib"), (third, "ic")):
+        client.send("GET", f"/{name}", to(name))
+    until(lambda: sorted(world.control.lookups) == ["ia", "ib"])  # and wait, since there is no answer
+    world.control.fails = False
+    for state in (CREATING, RUNNING):
+        news.state = state
+        world.control.put(news)
+    assert third.response().status == 200
+    assert sorted(world.control.lookups) == ["ia", "ib"]
+    for client, name in ((second, "ib"), (first, "ia")):
+        world.control.put(world.control.hidden.pop(name))
+        assert client.response().json()["path"] == f"/{name}"
+    for client in (first, second, third):
+        client.close()
+    assert world.close() == 0
+
+
 @pytest.mark.parametrize("end", ["killed", "died"])
 def test_who_waits_for_a_sandbox_that_ends_hears_so(build_dir, tmp_path, end):
     """Whatever it waited for, and nothing else happens at this gateway that would make it look again."""
