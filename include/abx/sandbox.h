@@ -264,7 +264,9 @@ ABX_EXPORT const struct abx_snapshot *abx_call_snapshots(const abx_call *call, s
 ABX_EXPORT abx_call *abx_sandbox_rollback(abx_client *client, abx_config *config,
                                           const char *sandbox_id, const char *snapshot_id,
                                           int64_t request_timeout_ms);
-/* POST /sandboxes/{id}/fork: `count` 1..100 copies. Result: JSON, the array of e2b.md 1.2. */
+/* POST /sandboxes/{id}/fork: `count` 1..100 copies that live `timeout_s` seconds, 0 = the server's default. Result: JSON, the
+ * array of e2b.md 1.2: for each copy an object with `sandbox` (as create answers) or `error` (`code`, `message`). Errors:
+ * NOT_FOUND (ABX_REASON_SANDBOX_NOT_FOUND), INVALID_ARGUMENT; ABX_REASON_CONFLICT (status 409) of a paused one. */
 ABX_EXPORT abx_call *abx_sandbox_fork(abx_client *client, abx_config *config,
                                       const char *sandbox_id, int count, int64_t timeout_s,
                                       int64_t request_timeout_ms);

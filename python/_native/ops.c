@@ -195,6 +195,19 @@ static abx_call *rollback_start(abx_client *client, void *config, void *args)
     return abx_sandbox_rollback(client, config, a->id, a->text, a->request_timeout_ms);
 }
 
+static const struct arg fork_args[] = {
+    SIMPLE("sandbox_id", ARG_NEEDED, id),
+    SIMPLE("count", ARG_INT, count),
+    SIMPLE("timeout", ARG_INT64, number),
+    SIMPLE_TIMEOUT,
+};
+static abx_call *fork_start(abx_client *client, void *config, void *args)
+{
+    const struct simple *a = args;
+
+    return abx_sandbox_fork(client, config, a->id, a->count, a->number, a->request_timeout_ms);
+}
+
 static const struct arg snapshot_delete_args[] = {
     SIMPLE("snapshot_id", ARG_NEEDED, id),
     SIMPLE_TIMEOUT,
@@ -558,6 +571,7 @@ static const struct op ops[] = {
     OP("sandbox_pause", TARGET_CONFIG, pause_args, simple_init, pause_start),
     OP("sandbox_pause_strict", TARGET_CONFIG, pause_args, simple_init, pause_strict_start),
     OP("sandbox_rollback", TARGET_CONFIG, rollback_args, simple_init, rollback_start),
+    OP("sandbox_fork", TARGET_CONFIG, fork_args, simple_init, fork_start),
     OP("sandbox_update_network", TARGET_CONFIG, network_args, simple_init, network_start),
     OP("sandbox_list", TARGET_CONFIG, list_args, list_init, list_start),
     OP("sandbox_get_metrics", TARGET_CONFIG, metrics_args, simple_init, metrics_start),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import IO, Any
 
-from . import _native
+from . import _errors, _native
 from ._models import (
     EntryInfo,
     FilesystemEvent,
@@ -113,3 +113,16 @@ def snapshot_of(s: _native.Snapshot) -> SnapshotInfo:
 def json_of(call: _native.Call) -> Any:
     """The JSON that a finished call brought."""
     return json.loads(call.result())
+
+
+def forks_of(answer: bytes, config: _native.Config) -> list[_native.Sandbox | Exception]:
+    """The copies of a fork, in the order of the answer (e2b.md 1.2): where each is, or why there is none."""
+    found: list[_native.Sandbox | Exception] = []
+    for one in json.loads(answer):
+        s = one.get("sandbox")
+        if s is None:
+            found.append(_errors.of_status(one["error"]["code"], one["error"]["message"]))
+        else:
+            keys = "templateID", "envdVersion", "envdAccessToken", "trafficAccessToken", "domain", "envdUrl"
+            found.append(_native.Sandbox(config, s["sandboxID"], *(s.get(key) for key in keys)))
+    return found

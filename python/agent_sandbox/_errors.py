@@ -52,4 +52,19 @@ def make(code: int, reason: int, http_status: int, message: str, error_code: str
     return error
 
 
+# As the status of an answer, of which libabx makes the others.
+_BY_STATUS: dict[int, type[Exception]] = {
+    401: e.AuthenticationException,
+    404: e.NotFoundException,
+    429: e.RateLimitException,
+}
+
+
+def of_status(status: int, message: str) -> Exception:
+    """The exception for one part of an answer that failed by itself, with the status that it would have had alone."""
+    error = _BY_STATUS.get(status, e.SandboxException)(f"{status}: {message}")
+    error.http_status = status  # type: ignore[attr-defined]
+    return error
+
+
 _native.set_error_maker(make)

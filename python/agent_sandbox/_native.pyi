@@ -174,6 +174,9 @@ def sandbox_pause_strict(
 def sandbox_rollback(
     client: Client, config: Config, sandbox_id: str, snapshot_id: str, request_timeout: float | None, /
 ) -> Call: ...
+def sandbox_fork(
+    client: Client, config: Config, sandbox_id: str, count: int, timeout: int | None, request_timeout: float | None, /
+) -> Call: ...
 def sandbox_update_network(
     client: Client, config: Config, sandbox_id: str, network: str, request_timeout: float | None, /
 ) -> Call: ...

@@ -198,9 +198,47 @@ abx_call *abx_sandbox_rollback(abx_client *client, abx_config *config, const cha
     return call;
 }
 
+/* One of a fork's answer: a sandbox that was made, or why it was not. */
+static int check_copy(abx_call *call, const json_t *object, const char *where, struct abx_err *err)
+{
+    struct json_reader r = { .call = call, .object = object, .where = where, .err = err };
+    const json_t *made, *error;
+
+    if (!json_is_object(object))
+        return err_reason(err, ABX_REASON_PROTOCOL, "%s is no JSON object", where);
+    made = json_reader_object_if(&r, "sandbox");
+    error = json_reader_object_if(&r, "error");
+    if (r.code < 0)
+        return r.code;
+    if (!made && !error)
+        return err_reason(err, ABX_REASON_PROTOCOL, "%s has neither sandbox nor error", where);
+    r.object = made ? made : error;
+    if (made) {
+        static const char *const more[] = { "templateID", "envdVersion",        "envdAccessToken",
+                                            "domain",     "trafficAccessToken", "envdUrl" };
+
+        (void)json_reader_text(&r, "sandboxID");
+        for (size_t i = 0; i < ARRAY_SIZE(more); i++)
+            (void)json_reader_text_if(&r, more[i]);
+    } else {
+        (void)json_reader_int(&r, "code");
+        (void)json_reader_text(&r, "message");
+    }
+    return r.code;
+}
+
 static int decode_fork(abx_call *call, const json_t *doc, struct abx_err *err)
 {
-    return json_is_array(doc) ? 0 : err_reason(err, ABX_REASON_PROTOCOL, "is no JSON array");
+    char where[32];
+    int r = 0;
+
+    if (!json_is_array(doc))
+        return err_reason(err, ABX_REASON_PROTOCOL, "is no JSON array");
+    for (size_t i = 0; r == 0 && i < json_array_size(doc); i++) {
+        (void)snprintf(where, sizeof where, "[%zu]", i);
+        r = check_copy(call, json_array_get(doc, i), where, err);
+    }
+    return r;
 }
 
 static int start_fork(abx_call *call, const char *sandbox_id, int count, int64_t timeout_s,

@@ -166,6 +166,9 @@ def test_pause_and_resume(cli, box):
     assert cli.text("sandbox", "pause", box) == box
     assert cli.text("sandbox", "pause", "--strict", box) == f"{box} (was paused)"
     assert cli.json("info", box)["state"] == "paused" and [s["sandboxID"] for s in cli.json("ls", "-s", "paused")] == [box]
+    row = next(line for line in cli.text("ls").splitlines() if line.startswith(box)).split()
+    assert row[2] == "paused" and row[5] == "-", row  # id, template, state, date and time of the start, end
+    assert re.search(r"^ends +-$", cli.text("info", box), re.M)
     status, _, err = cli.run("exec", box, "true")
     assert status == 1 and b"is paused" in err and b"abx sandbox resume" in err
     assert cli.run("sandbox", "timeout", box, "1m")[0] == 4

@@ -357,12 +357,20 @@ def test_answers_that_are_garbage(abx, fake, client, config, name, answer):
     if name == "abx_control_request" and answer in (b"", b"null", b"3", b'"x"', b"[null]"):
         client.run(name, config, *args)  # any JSON will do
         return
-    if name == "abx_sandbox_fork" and answer == b"[null]":
-        client.run(name, config, *args)  # an array is what it promises
-        return
     error = failure(client, name, config, *args)
     assert (error.code, error.reason, error.http_status) == ("INTERNAL", "PROTOCOL", 200)
     assert f"{calls(abx)[name][1]} /" in error.message and "answer" in error.message and "127.0.0.1:" in error.message
+
+
+@pytest.mark.parametrize("copy, told", [
+    (3, "[1] is no JSON object"), ({}, "[1] has neither sandbox nor error"), ({"sandbox": 3}, "sandbox is no object"),
+    ({"sandbox": {}}, "sandboxID is missing"), ({"sandbox": {"sandboxID": "i", "domain": 3}}, "domain is no"),
+    ({"error": {"code": 429}}, "message is missing"), ({"error": {"code": "x", "message": "m"}}, "code is no"),
+])  # fmt: skip
+def test_a_copy_that_is_neither_made_nor_refused_is_told(abx, fake, client, config, copy, told):
+    fake.will(201, [{"error": {"code": 429, "message": "too many"}}, copy])
+    error = failure(client, "abx_sandbox_fork", config, "i1", 2, 0, UNSET)
+    assert error.reason == "PROTOCOL" and told in error.message, error.message
 
 
 def test_every_required_field_is_missed_by_name(abx, fake, client, config):

@@ -400,3 +400,69 @@ for work, kind in ((lambda: Sandbox.create(), SandboxException), (lambda: Volume
         print(type(e).__name__, e.http_status, e.error_code)
 """)
     assert run.splitlines() == ["SandboxException 409 some_word", "VolumeException 409 some_word"]
+
+
+FORK = """
+import asyncio
+from agent_sandbox import AsyncSandbox, RateLimitException, Sandbox, SandboxException, SandboxNotFoundException
+
+def told(made):
+    for one in made:
+        if isinstance(one, Exception):
+            print(type(one).__name__, one.http_status, one)
+        else:
+            print(one.sandbox_id, type(one).__name__, one.sandbox_domain, one.traffic_access_token, one.files is not None)
+
+class Own(Sandbox):
+    pass
+
+box = Own.connect("ibox")
+told(box.fork(count=4, timeout=60))
+told(Sandbox.fork("ibox"))
+
+async def main():
+    told(await AsyncSandbox.fork("ibox", timeout=60, count=4))
+    told(await (await AsyncSandbox.connect("ibox")).fork())
+asyncio.run(main())
+
+for work, kind in ((lambda: box.fork(count=0), SandboxException), (lambda: box.fork(count=101), SandboxException),
+                   (lambda: Sandbox.fork("igone"), SandboxNotFoundException), (lambda: Sandbox.fork("ipaused"), SandboxException)):
+    try:
+        work()
+    except kind as e:
+        print(type(e).__name__, e.http_status, e)
+"""
+
+
+def test_fork_gives_sandboxes_and_exceptions(server, program):
+    def made(name):
+        return {"sandboxID": name, "templateID": "base", "envdVersion": "0.6.13", "envdAccessToken": f"t-{name}", "domain": "d.test",
+                "trafficAccessToken": f"p-{name}", "clientID": "c", "alias": "base"}  # fmt: skip
+
+    four = [{"sandbox": made("ione")}, {"error": {"code": 429, "message": "too many"}}, {"sandbox": made("itwo")},
+            {"error": {"code": 507, "message": "disk full"}}]  # fmt: skip
+
+    def answer(method, path, body):
+        if path.endswith("/connect"):
+            return 200, made("ibox")
+        if path == "/sandboxes/igone/fork":
+            return 404, {"code": 404, "message": "Sandbox 'igone' was not found"}
+        if path == "/sandboxes/ipaused/fork":
+            return 409, {"code": 409, "message": "Sandbox 'ipaused' is paused and cannot be forked; resume it first"}
+        return 201, four if json.loads(body)["count"] == 4 else four[:1]
+
+    server.answer = answer
+    lines = program(FORK).splitlines()
+    for kind, at in (("Own", 0), ("AsyncSandbox", 5)):
+        assert lines[at : at + 4] == [
+            f"ione {kind} d.test p-ione True",
+            "RateLimitException 429 429: too many",
+            f"itwo {kind} d.test p-itwo True",
+            "SandboxException 507 507: disk full",
+        ]
+    assert lines[4] == "ione Sandbox d.test p-ione True" and lines[9] == "ione AsyncSandbox d.test p-ione True"
+    assert [line.split(" ", 1)[0] for line in lines[10:]] == [
+        "InvalidArgumentException", "InvalidArgumentException", "SandboxNotFoundException", "SandboxException"]  # fmt: skip
+    assert "count: 0 (1 to 100 are possible)" in lines[10] and "is paused" in lines[13]
+    bodies = [json.loads(body) for _, path, _, body in server.seen if path == "/sandboxes/ibox/fork"]
+    assert bodies == [{"count": 4, "timeout": 60}, {"count": 1}, {"count": 4, "timeout": 60}, {"count": 1}]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _native
 from .._base import SandboxBase, call_options, limit_of, seconds_of
 from .._config import ApiParams, ConnectionConfig, check_config_options, config_of
-from .._convert import info_of, metrics_of, snapshot_of
+from .._convert import forks_of, info_of, metrics_of, snapshot_of
 from .._dual import dual
 from .._models import SandboxInfo, SandboxMetrics, SandboxQuery, SnapshotInfo
 from .._network import SandboxLifecycle, SandboxNetworkOpts, SandboxNetworkUpdate, lifecycle_flags, network_json
@@ -172,6 +172,15 @@ def _create_snapshot(
 def _rollback(config: ConnectionConfig, sandbox_id: str, snapshot_id: str, timeout: float | None) -> SandboxInfo:
     call = _native.sandbox_rollback(client(config.native), config.native, sandbox_id, snapshot_id, timeout)
     return info_of((drive(call)).result()[0])
+
+
+def _fork(
+    config: ConnectionConfig, sandbox_id: str, count: int | None, seconds: int | None, timeout: float | None
+) -> list[_native.Sandbox | Exception]:
+    call = _native.sandbox_fork(
+        client(config.native), config.native, sandbox_id, 1 if count is None else count, seconds, timeout
+    )
+    return forks_of((drive(call)).result(), config.native)
 
 
 def _connect(config: ConnectionConfig, sandbox_id: str, seconds: int | None, timeout: float | None) -> _native.Sandbox:
@@ -414,6 +423,33 @@ class Sandbox(SandboxBase):
         return _rollback(config_of(opts), sandbox_id, snapshot_id, None)
 
     rollback = dual(_rollback, _rollback_by_id)
+
+    def _fork(
+        self, timeout: int | None = None, count: int | None = None, **opts: Unpack[ApiParams]
+    ) -> builtins.list[Self | Exception]:
+        """Makes `count` (1 to 100, default 1) sandboxes that begin with the files of this one, which goes on meanwhile.
+
+        Each has an id, tokens and `timeout` seconds (default: the service's) of its own. One that cannot be made is an
+        exception in the list, in place of its sandbox. Raises SandboxNotFoundException, and SandboxException with
+        `http_status` 409 when the sandbox is paused. Memory goes along where the service has checkpoints of processes.
+        """
+        config, request_timeout = call_options(self._config, opts)
+        made = _fork(config, self.sandbox_id, count, timeout, request_timeout)
+        return [one if isinstance(one, Exception) else self._of(one, config) for one in made]
+
+    def _fork_by_id(
+        cls,  # noqa: N805
+        sandbox_id: str,
+        timeout: int | None = None,
+        count: int | None = None,
+        logger: logging.Logger | None = None,
+        **opts: Unpack[ApiParams],
+    ) -> builtins.list[Self | Exception]:
+        config = config_of(opts, logger=logger)
+        made = _fork(config, sandbox_id, count, timeout, None)
+        return [one if isinstance(one, Exception) else cls._of(one, config) for one in made]
+
+    fork = dual(_fork, _fork_by_id)
 
     def _list_snapshots(
         self,

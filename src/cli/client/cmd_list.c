@@ -45,6 +45,12 @@ struct listing {
     int64_t left; /* that may still be printed; -1 = no limit */
 };
 
+/* A paused sandbox waits without end; what the service tells is when that began. */
+static const char *end_text(const struct abx_sandbox_info *info, char to[TIME_TEXT_SIZE])
+{
+    return strcmp(info->state, "paused") == 0 ? "-" : time_text(info->end_at_us, to);
+}
+
 static void add_one(struct listing *l, const struct abx_sandbox_info *info)
 {
     _cleanup_(freep) char *metadata = NULL;
@@ -60,10 +66,10 @@ static void add_one(struct listing *l, const struct abx_sandbox_info *info)
         return;
     }
     metadata = info_metadata_text(info);
-    table_add(&l->table, (const char *const[]){
-                             info->sandbox_id, info->alias ? info->alias : info->template_id,
-                             info->state, time_text(info->started_at_us, started),
-                             time_text(info->end_at_us, end), metadata });
+    table_add(&l->table,
+              (const char *const[]){
+                  info->sandbox_id, info->alias ? info->alias : info->template_id, info->state,
+                  time_text(info->started_at_us, started), end_text(info, end), metadata });
 }
 
 /* One page; `*token` (owned, NULL = the first) becomes that of the next, NULL behind the last. */
@@ -158,7 +164,7 @@ int cmd_sandbox_info(struct session *s)
         print_line("alias", info->alias);
     print_line("state", info->state);
     print_line("started", time_text(info->started_at_us, time));
-    print_line("ends", time_text(info->end_at_us, time));
+    print_line("ends", end_text(info, time));
     (void)snprintf(text, sizeof text, "%lld CPU, %lld MiB memory, %lld MiB disk",
                    (long long)info->cpu_count, (long long)info->memory_mb,
                    (long long)info->disk_mb);
