@@ -75,3 +75,13 @@ def test_nobody_has_to_read_the_log(served):
     service.process.send_signal(signal.SIGINT)
     assert service.process.wait(BUSY_S) == 0
     assert not run_dir.exists()
+
+
+def test_a_chroot_is_told(build_dir, tmp_path):
+    shell = 'mount --rbind / "$1" && exec chroot "$1" "$2" doctor'
+    run = subprocess.run(
+        ["unshare", "-m", "--propagation", "private", "sh", "-c", shell, "sh", tmp_path, Path(build_dir) / "abx"],
+        capture_output=True, text=True, timeout=BUSY_S)  # fmt: skip
+    assert run.returncode == 1, run
+    found = run.stdout.split("user-namespaces", 1)[1]
+    assert found.split()[0] == "refused:" and "in a chroot there are none" in found, run.stdout
