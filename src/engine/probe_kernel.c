@@ -193,8 +193,7 @@ void probe_userns(const struct probe_env *env, struct probe_check *ret)
             "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile "
             "with `userns,` for abx-engine",
             "restricted by AppArmor: %s", strerror(r < 0 ? -r : r));
-    else if (r ==
-             -EPERM) /* to root: a filter, or that the root folder is not the mount namespace's */
+    else if (r == -EPERM) /* to root: a filter, or in a chroot */
         probe_set(ret, PROBE_MISSING, "sandboxes live in user namespaces",
                   "in a container: --privileged; in a chroot there are none: run it outside",
                   "refused: %s", strerror(-r));
