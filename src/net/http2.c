@@ -19,6 +19,7 @@ struct exchange2 {
     struct exchange2 *prev, *next;
     struct h2_stream *stream;
     size_t queued_seen; /* at ex.moved_at */
+    bool is_reset;
 };
 
 struct http2 {
@@ -103,6 +104,8 @@ static void h2_write(struct http_exchange *ex, struct slice s)
 
 static void h2_end(struct http_exchange *ex)
 {
+    if (h2_stream_queued(of(ex)->stream) == 0)
+        ex->moved_at = sock_now(&ex->session->sock);
     h2_stream_end(of(ex)->stream);
 }
 
@@ -270,9 +273,9 @@ static void serve_exchanges(struct session *s)
     for (struct exchange2 *x = state_of(s)->exchanges; x && !s->sock.is_closed; x = x->next) {
         if (!x->ex.is_aborted)
             deliver(x);
-        if (!x->ex.is_aborted || x->ex.is_ended)
+        if (!x->ex.is_aborted || x->is_reset)
             continue;
-        x->ex.is_ended = true;
+        x->is_reset = x->ex.is_ended = true;
         (void)err_set(&why, ABX_ABORTED, "the response was aborted");
         exchange_detach(&x->ex, &why); /* the stream lasts till the socket takes its reset */
         if (s->sock.is_closed)
@@ -363,7 +366,10 @@ static uint64_t exchange_deadline(const struct session *s, const struct exchange
 {
     const struct http_server_opts *opts = &s->server->opts;
 
-    if (h2_stream_queued(x->stream) > 0)
+    if (x->is_reset) /* http2_deadline's: it waits for the socket alone */
+        return 0;
+    /* The end of a response may wait for the client's windows by itself. */
+    if (h2_stream_queued(x->stream) > 0 || x->ex.is_ended)
         return x->ex.moved_at + opts->write_timeout_ms;
     if (x->ex.is_reading && !x->ex.is_request_done)
         return x->ex.moved_at + opts->body_timeout_ms;

@@ -65,12 +65,13 @@ static void on_request(void *user, struct http_exchange *ex)
     assert_int_equal(relay_start(&opts, NULL), 0);
 }
 
-static void start_with(uint32_t body_timeout_ms)
+static void start_with(uint32_t body_timeout_ms, uint32_t write_timeout_ms)
 {
     struct http_server_opts opts = { .loop = &loop,
                                      .on_request = on_request,
                                      .protocol = &http2_protocol,
                                      .body_timeout_ms = body_timeout_ms,
+                                     .write_timeout_ms = write_timeout_ms,
                                      .fin_grace_ms = 1 };
 
     seen = (struct seen){ 0 };
@@ -85,7 +86,7 @@ static void start_with(uint32_t body_timeout_ms)
 
 static void start(void)
 {
-    start_with(0);
+    start_with(0, 0);
 }
 
 static void take_upstream(void)
@@ -513,6 +514,37 @@ static void expect_frame(uint8_t type)
     }
 }
 
+/* What a client with a window of 0 is sent, a body or only the end of one, ends with its time. */
+static void answers_that_nobody_takes_end(void **state)
+{
+    static const char request[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+                                  /* SETTINGS: windows of 0 */
+                                  "\0\0\6\4\0\0\0\0\0"
+                                  "\0\4\0\0\0\0"
+                                  /* HEADERS of a GET of / from h */
+                                  "\0\0\6\1\5\0\0\0\1"
+                                  "\x82\x86\x84\1\1h";
+    static const char *const answers[] = {
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
+        char got[2048] = "";
+
+        start_with(0, 50);
+        send_all(client, request, sizeof(request) - 1);
+        take_upstream();
+        expect_part(upstream, got, sizeof(got), "\r\n\r\n");
+        send_str(upstream, answers[i]);
+        expect_frame(3);
+        assert_int_equal(seen.dones, 1);
+        assert_int_equal(seen.result.err.code, 0);
+        stop();
+    }
+}
+
 /* A stream whose answer does not fit into the client's window outlives that answer. */
 static void late_answers_to_late_bodies_are_dropped(void **state)
 {
@@ -527,7 +559,7 @@ static void late_answers_to_late_bodies_are_dropped(void **state)
     char got[2048] = "";
 
     (void)state;
-    start_with(1);
+    start_with(1, 0);
     send_all(client, request, sizeof(request) - 1);
     take_upstream();
     expect_part(upstream, got, sizeof(got), "\r\n\r\n");
@@ -557,6 +589,7 @@ int main(void)
         T(refused_upgrades_are_plain_answers),
         T(upgraded_upstreams_are_dropped_with_the_client),
         T(late_answers_to_late_bodies_are_dropped),
+        T(answers_that_nobody_takes_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
