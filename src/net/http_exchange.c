@@ -47,6 +47,11 @@ void http_exchange_read(struct http_exchange *ex, bool on)
     sock_kick(&s->sock);
 }
 
+bool http_exchange_is_read(const struct http_exchange *ex)
+{
+    return ex->is_end_delivered;
+}
+
 bool exchange_owns_field(struct slice name)
 {
     static const struct slice none = { 0 };

@@ -92,6 +92,8 @@ void http_exchange_begin(struct http_exchange *ex, const struct http_exchange_ev
 /* Turns delivery of the request body on or off. The first "on" answers Expect: 100-continue. Body
  * bytes never come from inside this call. */
 void http_exchange_read(struct http_exchange *ex, bool on);
+/* Has the handler had the end of the request's body? It is told once, whoever's events there are. */
+bool http_exchange_is_read(const struct http_exchange *ex);
 
 #define HTTP_LENGTH_UNKNOWN UINT64_MAX /* chunked, or until close for an HTTP/1.0 client */
 

@@ -239,8 +239,8 @@ int relay_start(const struct relay_opts *opts, struct abx_err *err)
     r->ex = opts->ex;
     if (head->framing == HTTP1_BODY_LENGTH)
         r->length = head->content_length;
-    else if (head->framing == HTTP1_BODY_CHUNKED)
-        r->length = HTTP_LENGTH_UNKNOWN;
+    else if (head->framing == HTTP1_BODY_CHUNKED && !http_exchange_is_read(opts->ex))
+        r->length = HTTP_LENGTH_UNKNOWN; /* else an earlier try has found it to be empty */
     result = http_conn_request(opts->conn, head->method, opts->target, opts->fields, opts->n_fields,
                                r->length, &server_events, r, err);
     if (result < 0) {

@@ -10,7 +10,10 @@ struct seen {
     struct relay_result result;
 };
 
+static void relay(struct http_exchange *ex);
+
 static struct seen seen;
+static unsigned retries; /* how often to try again what is safe */
 static struct http_server *server;
 static struct http_conn *conn;
 static int upstream_listener, upstream, client;
@@ -24,6 +27,12 @@ static void on_done(void *user, struct http_exchange *ex, struct http_conn *c,
     seen.dones++;
     seen.has_exchange = ex != NULL;
     seen.result = *result;
+    if (ex && result->is_safe_to_retry && retries > 0) {
+        retries--;
+        http_conn_free(TAKE_PTR(conn));
+        relay(ex);
+        return;
+    }
     if (ex && result->err.code && !result->is_response_sent)
         http_exchange_send(ex, 502, NULL, 0, slice_str(result->err.msg));
     if (!result->is_reusable) {
@@ -32,7 +41,7 @@ static void on_done(void *user, struct http_exchange *ex, struct http_conn *c,
     }
 }
 
-static void on_request(void *user, struct http_exchange *ex)
+static void relay(struct http_exchange *ex)
 {
     static const struct http1_field cors = { SLICE_LIT("Access-Control-Allow-Origin"),
                                              SLICE_LIT("*") };
@@ -49,7 +58,6 @@ static void on_request(void *user, struct http_exchange *ex)
                                .n_response_fields = 1,
                                .on_done = on_done };
 
-    (void)user;
     fields[0] = (struct http1_field){ SLICE_LIT("Host"), head->host };
     fields[1] = (struct http1_field){ SLICE_LIT("Upgrade"), http1_head_value(head, "upgrade") };
     if (!conn) {
@@ -65,6 +73,12 @@ static void on_request(void *user, struct http_exchange *ex)
     assert_int_equal(relay_start(&opts, NULL), 0);
 }
 
+static void on_request(void *user, struct http_exchange *ex)
+{
+    (void)user;
+    relay(ex);
+}
+
 static void start_with(uint32_t body_timeout_ms, uint32_t write_timeout_ms)
 {
     struct http_server_opts opts = { .loop = &loop,
@@ -75,6 +89,7 @@ static void start_with(uint32_t body_timeout_ms, uint32_t write_timeout_ms)
                                      .fin_grace_ms = 1 };
 
     seen = (struct seen){ 0 };
+    retries = 0;
     conn = NULL;
     upstream = -1;
     upstream_listener = tcp_listen();
@@ -266,6 +281,33 @@ static void refused_uploads_are_safe_to_retry(void **state)
     send_str(client, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody");
     expect_part(client, got, sizeof(got), "HTTP/1.1 502 ");
     assert_true(seen.result.is_safe_to_retry);
+    stop();
+}
+
+/* The first try has taken the end of the body, which does not come again. */
+static void empty_chunked_bodies_are_sent_again(void **state)
+{
+    char got[2048] = "";
+
+    (void)state;
+    start();
+    send_str(client, "GET /1 HTTP/1.1\r\nHost: h\r\n\r\n");
+    take_upstream();
+    expect_part(upstream, got, sizeof(got), "\r\n\r\n");
+    send_str(upstream, "HTTP/1.1 204 None\r\n\r\n");
+    RUN_UNTIL(seen.dones == 1);
+    retries = 1;
+    send_str(client, "GET /2 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
+    expect_part(upstream, got, sizeof(got), "0\r\n\r\n");
+    fd_close(TAKE_FD(upstream));
+    take_upstream();
+    got[0] = '\0';
+    expect_part(upstream, got, sizeof(got), "\r\n\r\n");
+    assert_string_equal(got, "GET /2 HTTP/1.1\r\nHost: h\r\n\r\n");
+    send_str(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    got[0] = '\0';
+    expect_part(client, got, sizeof(got), "ok");
+    assert_true(seen.dones == 3 && seen.result.is_reusable);
     stop();
 }
 
@@ -580,6 +622,7 @@ int main(void)
         T(upstream_break_resets_the_client),
         T(upstream_break_before_the_head_is_the_callers),
         T(refused_uploads_are_safe_to_retry),
+        T(empty_chunked_bodies_are_sent_again),
         T(leaving_clients_drop_the_upstream),
         T(early_answers_end_uploads),
         T(upgrades_join_raw_connections),
