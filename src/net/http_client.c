@@ -54,7 +54,7 @@ struct http_conn {
     bool is_chunked;
     bool is_upgrading;
     bool is_request_ended;
-    bool is_broken; /* the user gave fewer or more body bytes than announced */
+    bool is_broken; /* the user gave fewer or more body bytes than announced, or late ones */
     bool is_aborted;
     bool is_failed; /* closing it must not look like a good end */
     bool is_shut;
@@ -308,8 +308,8 @@ size_t http_conn_write(struct http_conn *c, struct slice s)
     struct slice parts[3];
     size_t n_parts = 0;
 
-    assert(c->state == CONN_BUSY && !c->is_request_ended);
-    if (c->left != HTTP_LENGTH_UNKNOWN && s.n > c->left) {
+    assert(c->state == CONN_BUSY);
+    if (c->is_request_ended || (c->left != HTTP_LENGTH_UNKNOWN && s.n > c->left)) {
         c->is_broken = true;
         sock_kick(&c->sock);
         return s.n;
@@ -643,7 +643,7 @@ static void conn_call_writable(struct http_conn *c)
 {
     bool is_due = c->is_connected && !c->is_connect_told;
 
-    if (!is_due && (!c->wants_writable || c->sock.out.len > HTTP_OUT_MAX / 2))
+    if ((!is_due && !c->wants_writable) || c->sock.out.len > HTTP_OUT_MAX / 2)
         return;
     c->is_connect_told = true;
     c->wants_writable = false;

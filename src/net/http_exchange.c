@@ -2,7 +2,8 @@
  * http_server.h, http_session.h.
  *
  * Nothing that handlers call calls one back or frees anything: calls change the exchange's state and
- * kick the connection's pump.
+ * kick the connection's pump. A call that the exchange's state does not allow is a fault of the
+ * handler's: it costs this exchange, and not the process with all others.
  */
 #include <assert.h>
 
@@ -64,7 +65,11 @@ int http_exchange_respond(struct http_exchange *ex, int status, const struct htt
 {
     int r;
 
-    assert(!ex->is_responding && status >= 200);
+    if (ex->is_responding || status < 200) {
+        http_exchange_abort(ex);
+        return err_set(err, ABX_FAILED_PRECONDITION, "the response has begun, or %d begins none",
+                       status);
+    }
     ex->is_bodyless =
         slice_eq_str(http_exchange_head(ex)->method, "HEAD") || status == 204 || status == 304;
     ex->left = length;
@@ -96,7 +101,10 @@ size_t http_exchange_write(struct http_exchange *ex, struct slice s)
 {
     size_t n = MIN(s.n, http_exchange_room(ex));
 
-    assert(ex->is_responding && !ex->is_ended);
+    if (!ex->is_responding || ex->is_ended) {
+        http_exchange_abort(ex);
+        return s.n;
+    }
     if (ex->left != HTTP_LENGTH_UNKNOWN && s.n > ex->left) {
         http_exchange_abort(ex); /* the handler broke its word about the length */
         return s.n;
@@ -112,7 +120,10 @@ size_t http_exchange_write(struct http_exchange *ex, struct slice s)
 
 void http_exchange_end(struct http_exchange *ex)
 {
-    assert(ex->is_responding);
+    if (!ex->is_responding) {
+        http_exchange_abort(ex);
+        return;
+    }
     if (ex->is_ended)
         return;
     if (ex->left != HTTP_LENGTH_UNKNOWN && ex->left > 0 && !ex->is_bodyless) {

@@ -98,7 +98,9 @@ bool http_exchange_is_read(const struct http_exchange *ex);
 #define HTTP_LENGTH_UNKNOWN UINT64_MAX /* chunked, or until close for an HTTP/1.0 client */
 
 /* Sends the head. `length` bytes of body must follow (0 for none). Date, Content-Length or
- * Transfer-Encoding and Connection are added here; hop-by-hop fields are refused. */
+ * Transfer-Encoding and Connection are added here; hop-by-hop fields are refused. A second head aborts the
+ * exchange, and so do bytes or an end without one, and bytes after the end: a fault of the handler's,
+ * which is not to cost others their connections. */
 int http_exchange_respond(struct http_exchange *ex, int status, const struct http1_field *fields,
                           size_t n_fields, uint64_t length, struct abx_err *err);
 /* Queues body bytes (copied or written at once); returns how many were taken, less than s.n when

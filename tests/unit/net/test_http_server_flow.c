@@ -76,6 +76,45 @@ static void slow_handlers_push_back(void **state)
     stop(fd);
 }
 
+/* A handler's fault ends its exchange; the server goes on. */
+static void calls_out_of_turn_abort(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        char got[4096] = "";
+        int fd;
+
+        start();
+        fd = tcp_connect();
+        send_str(fd, GET("/hold"));
+        RUN_UNTIL(seen.ex);
+        if (i < 2)
+            assert_int_equal(
+                http_exchange_respond(seen.ex, 200, NULL, 0, HTTP_LENGTH_UNKNOWN, NULL), 0);
+        if (i == 0) {
+            assert_int_equal(http_exchange_respond(seen.ex, 200, NULL, 0, 0, NULL),
+                             ABX_FAILED_PRECONDITION);
+        } else if (i == 1) {
+            http_exchange_end(seen.ex);
+            assert_int_equal(http_exchange_write(seen.ex, SLICE_LIT("late")), 4);
+        } else if (i == 2) {
+            assert_int_equal(http_exchange_write(seen.ex, SLICE_LIT("early")), 5);
+        } else {
+            http_exchange_end(seen.ex);
+        }
+        RUN_UNTIL(seen.closes == 1);
+        assert_int_equal(seen.why, ABX_ABORTED);
+        (void)expect_end(fd, got, sizeof(got));
+        assert_null(strstr(got, "late"));
+        fd_close(fd);
+        fd = tcp_connect();
+        send_str(fd, GET("/hello"));
+        got[0] = '\0';
+        expect_part(fd, got, sizeof(got), "hello");
+        stop(fd);
+    }
+}
+
 static void abort_resets_without_a_last_chunk(void **state)
 {
     char got[4096] = "";
@@ -336,6 +375,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(slow_readers_push_back),
         T(slow_handlers_push_back),
+        T(calls_out_of_turn_abort),
         T(abort_resets_without_a_last_chunk),
         T(short_bodies_do_not_look_complete),
         T(closing_clients_cancel),
