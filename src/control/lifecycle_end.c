@@ -245,6 +245,7 @@ static void finish(struct sandbox *sb)
     struct kill_waiter *w = sb->killers;
 
     sb->killers = NULL;
+    (void)uv_timer_stop(&sb->timer); /* of a try whose next one was faster: no event comes now */
     if (o->on_kill_end && sb->t_kill_ns > 0)
         o->on_kill_end(o->user, sb->kill_reason, time_mono_ns() - sb->t_kill_ns);
     table_remove(sb->lifecycle, sb);

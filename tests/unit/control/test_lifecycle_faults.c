@@ -263,6 +263,30 @@ static void a_row_that_cannot_be_deleted_does_not_hold_up_the_kill(void **state)
     assert_int_equal(w.fake.n_kills, 0);
 }
 
+/* The driver was back before the timer of the first try, and the second one ended it, with its row still there. */
+static void a_timer_of_a_kill_ends_with_it(void **state)
+{
+    struct kill_answer k = { 0 };
+    struct answer a = { 0 };
+    struct abx_err err;
+    char id[SANDBOX_ID_SIZE];
+
+    (void)state;
+    reach(SANDBOX_RUNNING, &a, id);
+    set_faults("kill.row 1 fail\nstore.remove 1 fail\n");
+    assert_int_equal(lifecycle_kill(w.lifecycle, id, "request", on_killed, &k, &err), 0);
+    assert_true(end_kills(NULL));
+    assert_int_equal(state_of(id), SANDBOX_REMOVING);
+    lifecycle_driver_up(w.lifecycle);
+    assert_true(run_until(is_killed, &k));
+    assert_non_null(w.lifecycle->unremoved);
+    assert_false(uv_is_active((uv_handle_t *)&w.lifecycle->unremoved->timer));
+    end_list(NULL, 0, false);
+    lifecycle_remove_rows(w.lifecycle);
+    end_store_calls();
+    assert_int_equal(count_rows(), 0);
+}
+
 static void a_kill_goes_on_until_its_calls_can_be_made(void **state)
 {
     struct kill_answer k = { 0 };
@@ -311,6 +335,7 @@ int main(void)
         FAULTY(a_rollback_whose_last_row_fails_is_written_later),
         FAULTY(a_row_that_cannot_be_deleted_does_not_hold_up_the_kill),
         FAULTY(a_row_that_cannot_be_written_does_not_keep_who_asked),
+        FAULTY(a_timer_of_a_kill_ends_with_it),
         FAULTY(a_kill_goes_on_until_its_calls_can_be_made),
     };
 
