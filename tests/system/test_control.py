@@ -592,12 +592,12 @@ def test_a_wake_while_the_engine_is_away_is_refused_before_anything_is_begun(con
     assert control.ask("POST", f"/sandboxes/{box}/pause", {"memory": False}).status == 204
     control.engine.stop()
     until(lambda: control.admin({"op": "info"})["engine_up"] is False)
-    told = len(gateway.told)
-    for seq in (50, 51, 52):
+    for seq in (50, 51, 52, 53):
         gateway.conn.send(frame(WAKE, {1: box}, seq))
         gateway.wait(lambda seq=seq: seq in gateway.failures)
         assert gateway.failures[seq][1] == [14] and 2 not in gateway.failures[seq]  # UNAVAILABLE, and no reason: ask again
-    assert gateway.told[told:] == [ERROR] * 3
+    # What the pause had to tell may come until the first refusal.
+    assert gateway.told[gateway.told.index(ERROR) :] == [ERROR] * 4, gateway.told
     assert "cannot be resumed" not in (control.folder / "log").read_text()
     assert control.ask("GET", f"/sandboxes/{box}").json["state"] == "paused"
 
