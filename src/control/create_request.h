@@ -13,10 +13,10 @@
 #include "base/err.h"
 
 #define CREATE_METADATA_MAX (64u << 10) /* bytes of all keys and values */
-#define CREATE_ENVS_MAX                                                                            \
-    (60u << 10)              /* with CREATE_ENV_FRAME each: has to fit into one
-                                           message to the engine (IPC_FRAME_MAX) */
-#define CREATE_ENV_FRAME 12u /* around the name and the value in that message */
+/* With CREATE_ENV_FRAME for each, around its name and value: they have to fit into one message to the engine
+ * (IPC_FRAME_MAX). */
+#define CREATE_ENVS_MAX (60u << 10)
+#define CREATE_ENV_FRAME 12u
 /* A command that does nothing runs with 1 MiB of memory, but a script dies with 1, Python with 2 and
  * crawls with 4, and cgroup v2 counts the kernel's memory besides. Disks go along with it. */
 #define CREATE_MEMORY_MIN_MB 16u

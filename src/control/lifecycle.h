@@ -70,14 +70,13 @@ struct sandbox {
     bool is_missing;    /* paused: the driver knows nothing of it */
     char damage[96];    /* what of the row could not be read; empty: all could */
     bool has_start;     /* a driver's create is under way */
-    uint32_t
-        driver_us; /* how long the driver took for its last freeze, thaw or copy (then: frozen) */
-    uint64_t call; /* number of the call that this state waits for, 0 = none */
+    /* How long the driver took for its last freeze, thaw or copy (then: frozen) */
+    uint32_t driver_us;
+    uint64_t call;         /* number of the call that this state waits for, 0 = none */
     int64_t end_before_ms; /* pausing: in case it fails */
     /* Rolling back: the files to go to, kept (empty: it is not); the snapshot that they are of. */
     char rollback_copy[SANDBOX_ID_SIZE], rollback_to[SANDBOX_ID_SIZE];
-    uint64_t
-        due_ms; /* amid a pause, a thaw or a rollback: its end by the loop's clock; 0 = as end_ms says */
+    uint64_t due_ms; /* amid a pause, a thaw, a rollback: its end by the loop's clock; 0: end_ms */
     int64_t t_restart_ns; /* rolling back: when it was to start for the first time */
     bool is_again;        /* rolling back: what the driver has of its processes is not known */
     bool may_be_done;  /* rolling back: the driver was asked to exchange, and the answer is lost */
